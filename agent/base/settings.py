@@ -1,0 +1,122 @@
+"""Settings as plain frozen records: what the runtime takes. Reading files and the environment
+is `agent/settings.py`, which only surfaces call. A key stands here once it has an effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    name: str = ""
+    """Model id that is sent to the endpoint; empty with no endpoint means the embedded model."""
+    base_url: str = ""
+    """Root of an OpenAI-compatible API, such as `https://host/v1`; empty means the embedded model."""
+    api_key: str = ""
+    """Bearer key; empty sends no Authorization header."""
+    api_mode: str = "chat_completions"
+    """Wire: `chat_completions` or `local` (the embedded model)."""
+    context_length: int = 0
+    """Window in tokens; 0 takes the catalog's, else 128,000. Smallest 4,096."""
+    max_output_tokens: int = 0
+    """Tokens reserved for the answer and sent as the limit; 0 means min(4,096, window / 8)."""
+    tool_support: bool = True
+    """Whether tools are offered to this model."""
+    prices: tuple[tuple[str, float, float], ...] = ()
+    """Own prices: (model, dollars a million input tokens, dollars a million output tokens)."""
+    connect_timeout_seconds: float = 10.0
+    """Limit for making a connection."""
+    first_token_timeout_seconds: float = 300.0
+    """Limit for the first byte of an answer; 0 disables."""
+    idle_timeout_seconds: float = 120.0
+    """Limit for silence inside an answer; 0 disables."""
+    total_timeout_seconds: float = 1800.0
+    """Limit for one whole call; 0 disables."""
+
+
+@dataclass(frozen=True)
+class CompressionSettings:
+    enabled: bool = True
+    """Off is obeyed on every path, also after an overflow."""
+    threshold: float = 0.0
+    """Share of U (window less reserved output) at which a pass starts; 0 takes the built-in rule."""
+    target_ratio: float = 0.50
+    """Share of U that a pass brings the request down to."""
+    max_attempts: int = 3
+    """Passes in one turn after the provider reported an overflow."""
+    in_place: bool = True
+    """Keep the session id when a pass commits."""
+    context_timeout_seconds: float = 120.0
+    """Silence after which a stopped pass counts as stalled; 0 disables that judgement."""
+    context_total_ceiling_seconds: float = 600.0
+    """Limit for one whole pass; 0 disables."""
+
+
+@dataclass(frozen=True)
+class AuxiliaryCompressionSettings:
+    model: str = ""
+    """Summary model; empty takes the main model."""
+    base_url: str = ""
+    """Endpoint of the summary model; empty takes the main endpoint."""
+    api_key: str = ""
+    """Key of that endpoint; empty takes the main key when the endpoint is the main one."""
+    context_length: int = 0
+    """Window of the summary model; 0 takes the main window on the same route, else the catalog's."""
+    first_token_timeout_seconds: float = 300.0
+    """Limit for the first byte of a summary; 0 disables. Silence and total: `compression`."""
+
+
+@dataclass(frozen=True)
+class AuxiliarySettings:
+    compression: AuxiliaryCompressionSettings = field(default_factory=AuxiliaryCompressionSettings)
+
+
+@dataclass(frozen=True)
+class ToolSettings:
+    approval: str = "ask"
+    """`ask`: each call that writes or executes; `auto`: only execution and anything outside the
+    working folder; `off`: nothing is asked."""
+    allowed_paths: tuple[str, ...] = ()
+    """Folders outside the working folder that file tools may touch."""
+    timeout_seconds: float = 120.0
+    """Limit for one tool call; 0 disables."""
+    max_iterations: int = 90
+    """Model calls in one turn."""
+
+
+@dataclass(frozen=True)
+class ContextSettings:
+    engine: str = "builtin"
+    """Name of a registered context engine (entry-point group `hermes.context_engines`)."""
+    recall: bool = True
+    """Offer the `recall` tool to models that take tools."""
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    model_path: str = ""
+    """A GGUF file; empty means the bundled SmolLM2."""
+    context_length: int = 8192
+    """Window of the embedded model in tokens."""
+    threads: int = 1
+    """Threads for the embedded model."""
+
+
+@dataclass(frozen=True)
+class DatabaseSettings:
+    url: str = ""
+    """Path of the SQLite file; empty means `$HERMES_HOME/state.db`."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything the runtime can be told. Immutable; `dataclasses.replace` makes variants."""
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    compression: CompressionSettings = field(default_factory=CompressionSettings)
+    auxiliary: AuxiliarySettings = field(default_factory=AuxiliarySettings)
+    tools: ToolSettings = field(default_factory=ToolSettings)
+    context: ContextSettings = field(default_factory=ContextSettings)
+    local: LocalSettings = field(default_factory=LocalSettings)
+    database: DatabaseSettings = field(default_factory=DatabaseSettings)

@@ -1,0 +1,135 @@
+"""What a model route can do. Wires implement `Provider`; the turn loop and the summariser call it.
+
+Read next: `transport.py` (bytes, limits, cancel), then `chat_completions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.base.cancel import CancelToken
+from agent.base.messages import Message
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Four limits of one call in seconds; 0 disables that limit.
+
+    `first_byte_s` runs from the end of the upload to the first byte of the body (headers alone
+    do not count); `idle_s` between any two bytes after it, comment lines included.
+    """
+
+    connect_s: float = 10.0
+    first_byte_s: float = 300.0
+    idle_s: float = 120.0
+    total_s: float = 1800.0
+
+
+@dataclass(frozen=True)
+class TokenUsage:
+    """The provider's own count of one call; `prompt` includes `cached`."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One request in wire-valid form.
+
+    `messages` begin with the system message, keep our `_` keys (the wire drops them) and must
+    not be mutated while in use; a message with `_row_id` is immutable for ever, so its encoded
+    bytes may be kept. `tools` are OpenAI function schemas; empty means none are offered.
+    `max_tokens` is always sent.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[dict[str, Any]] = ()
+    max_tokens: int = 4096
+    temperature: float | None = None
+    stream: bool = True
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A piece of an answer as it arrives: text or reasoning, never both empty."""
+
+    text: str = ""
+    reasoning: str = ""
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """A complete answer.
+
+    `message` is an assistant message (role, content, tool_calls, and `_reasoning` opaque);
+    `finish_reason` is stop, length, tool_calls, content_filter, or None when the stream ended
+    without one (then the answer counts as truncated). `request_id` is the provider's, if any.
+    """
+
+    message: Message
+    finish_reason: str | None
+    usage: TokenUsage | None
+    model: str
+    request_id: str = ""
+
+
+@dataclass
+class CallWatch:
+    """What the caller of one model call hears and says while it runs.
+
+    `cancel` ends the call within 50 ms at every phase and closes the socket; `on_bytes` is
+    called with the size of each chunk that arrives (life, comment lines too); `on_delta` with
+    each piece of the answer. Callbacks run in the calling thread.
+    """
+
+    cancel: CancelToken = field(default_factory=CancelToken)
+    on_bytes: Callable[[int], None] | None = None
+    on_delta: Callable[[Delta], None] | None = None
+
+
+class Provider(Protocol):
+    """One model on one endpoint. Thread-safe; construction touches no network and imports nothing heavy."""
+
+    @property
+    def model(self) -> str:
+        """The model id that is sent."""
+        ...
+
+    @property
+    def route(self) -> str:
+        """Endpoint and model for people and for the ledger, without any key."""
+        ...
+
+    @property
+    def window_tokens(self) -> int:
+        """The model's window: input and output together."""
+        ...
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether tools may be offered."""
+        ...
+
+    def complete(
+        self, request: ModelRequest, *, limits: Limits, watch: CallWatch
+    ) -> ModelReply:
+        """Send one request and return the whole answer.
+
+        Raises: a `ProviderError` by kind; `CallCancelled` when `watch.cancel` was set.
+        A retry of ours happens only before the first byte of an answer, on rate, overload and
+        network faults, and never once the token is cancelled.
+        """
+        ...
+
+    def price(self, usage: TokenUsage) -> float | None:
+        """Return the cost of a call in US dollars, or None when the price is unknown."""
+        ...
+
+    def close(self) -> None:
+        """Close connections; the embedded model's server stops. Idempotent."""
+        ...

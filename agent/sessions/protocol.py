@@ -1,0 +1,253 @@
+"""The store's contract, once. `hermes_state.SessionDB` fulfils it; `tests/sessions/contract.py`
+checks any back end against it.
+
+Rows are insert-only: an accepted row keeps its id, seq, time and bytes for ever. The live view is
+defined by pointers in `places` and changes only through `commit_pass`. All methods may be called
+from any thread; none holds a transaction after it returned. Every method raises `StoreError` when
+the store cannot be read or written, and `UnknownSession` for a session that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from agent.base.messages import Message
+from agent.sessions.records import (
+    CheckReport,
+    Guards,
+    Head,
+    HistoryRow,
+    Lease,
+    PassClosing,
+    PassCommit,
+    PassOpening,
+    PassRecord,
+    SearchHit,
+    SessionRecord,
+    View,
+)
+
+
+class SessionStore(Protocol):
+    # -- sessions ---------------------------------------------------------------------------
+    def create_session(
+        self,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        parent_session_id: str | None = None,
+        title: str | None = None,
+        origin: Mapping[str, Any] | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        """Insert a session with a conversation of its own; an existing id is left as it is."""
+        ...
+
+    def session(self, session_id: str) -> SessionRecord:
+        """Return one session by its exact id."""
+        ...
+
+    def find_session(self, name: str) -> SessionRecord:
+        """Return the session with that id, unique id prefix or title, tried in this order.
+
+        Raises: UnknownSession when none has it or several ids begin with it (both are named).
+        """
+        ...
+
+    def sessions(self, *, limit: int = 50) -> list[SessionRecord]:
+        """Return sessions, most recently active first."""
+        ...
+
+    def set_title(self, session_id: str, title: str | None) -> None:
+        """Name a session. Raises: UsageError when another session has that title."""
+        ...
+
+    def set_system_prompt(self, session_id: str, system_prompt: str) -> None:
+        """Keep the prompt that the session's requests begin with."""
+        ...
+
+    def end_session(self, session_id: str, reason: str) -> None:
+        """Stamp the end; the first stamp wins. Appends still arrive afterwards."""
+        ...
+
+    def delete_session(self, session_id: str) -> None:
+        """Delete the whole conversation of a session: sessions, places, passes, pins, extracts,
+        index entries, and rows and blobs that no other conversation points at. One transaction."""
+        ...
+
+    # -- rows -------------------------------------------------------------------------------
+    def append_message(self, session_id: str, role: str, content: Any, **fields: Any) -> int:
+        """Accept one message and return its row id. `fields` are further message keys."""
+        ...
+
+    def append(self, session_id: str, messages: Sequence[Message]) -> list[Message]:
+        """Accept messages in one durable transaction and return them as stored.
+
+        Shape: copies in order, with `_row_id`, `_seq`, `_tokens`, `_at`. Lone surrogates and NUL
+        become U+FFFD; a tool result over 64 KiB comes back as an excerpt with `_blob`, its whole
+        bytes kept. The caller's dicts are not touched. Never waits for a lease or a summary.
+        """
+        ...
+
+    def view(self, session_id: str) -> View:
+        """Return the live view, oldest first."""
+        ...
+
+    def head(self, session_id: str) -> Head:
+        """Return generation and watermark: equal numbers mean an equal view."""
+        ...
+
+    def rows_after(self, session_id: str, seq: int) -> list[Message]:
+        """Return live messages with a higher seq, oldest first."""
+        ...
+
+    def history(
+        self, session_id: str, *, first_seq: int = 1, last_seq: int | None = None
+    ) -> list[HistoryRow]:
+        """Return every place of a seq range, rows that passes made included, by seq; an accepted
+        row stands before the row a pass made at the same seq. Contents are whole."""
+        ...
+
+    def accepted_rows(self, session_id: str, first_seq: int, last_seq: int) -> list[Message]:
+        """Return accepted rows of a seq range byte-exact (blobs resolved), oldest first; rows that
+        passes made and rows hidden by a rewind are left out."""
+        ...
+
+    def blob(self, sha256: str, offset: int = 0, size: int | None = None) -> bytes:
+        """Return a slice of a stored blob. Raises: StoreError when there is none."""
+        ...
+
+    def search(
+        self, query: str, *, session_id: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        """Return accepted rows that hold every word of the query, newest first.
+
+        A word matches inside longer words from three characters on, CJK from two; case does not
+        matter; a quoted phrase matches as it stands. Covered rows are found, hidden ones are not.
+        Completes the index first. Raises: UsageError for an empty query.
+        """
+        ...
+
+    def index_pending(self) -> int:
+        """Index rows accepted since the last call; return how many. Called after a turn."""
+        ...
+
+    # -- guards -----------------------------------------------------------------------------
+    def record_compression_failure_cooldown(
+        self, session_id: str, until_epoch: float, error: str | None = None
+    ) -> None:
+        """Arm the brake: the later deadline wins, the newest error stays."""
+        ...
+
+    def get_compression_failure_cooldown(self, session_id: str) -> dict[str, Any] | None:
+        """Return `cooldown_until`, `remaining_seconds`, `error`, `failure_class`, or None when none runs."""
+        ...
+
+    def clear_compression_failure_cooldown(self, session_id: str) -> None:
+        """Release the brake."""
+        ...
+
+    def health(self, session_id: str) -> dict[str, Any]:
+        """Return the conversation's health record; empty when nothing ever failed."""
+        ...
+
+    def settle(self, session_id: str, guards: Guards) -> None:
+        """Write guards outside a pass (model switch, verdict of a later real count)."""
+        ...
+
+    def usage_anchor(self, session_id: str) -> dict[str, Any]:
+        """Return the last usage anchor; empty when there is none. Commits clear it but for `ratio`."""
+        ...
+
+    def set_usage_anchor(self, session_id: str, anchor: Mapping[str, Any]) -> None:
+        """Keep the provider's newest count."""
+        ...
+
+    # -- lease ------------------------------------------------------------------------------
+    def acquire_lease(
+        self, session_id: str, *, ttl_s: float = 300.0, ceiling_s: float = 900.0
+    ) -> Lease | None:
+        """Take the right to compact a conversation, or return None while another holds it.
+
+        An expired lease, or one whose process on this host is gone (pid and start time), is
+        replaced at once. The token grows at each acquisition. Attempts left `planned` without a
+        live lease are closed `aborted`, class `crashed`, in the same transaction.
+        """
+        ...
+
+    def refresh_lease(self, lease: Lease) -> bool:
+        """Prolong by the TTL it was taken with, never past the ceiling; False when it is lost."""
+        ...
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give it back if it is still this one. Idempotent."""
+        ...
+
+    def get_compression_lock_holder(self, session_id: str) -> str | None:
+        """Return who holds the lease, or None when nobody does."""
+        ...
+
+    # -- passes -----------------------------------------------------------------------------
+    def open_pass(self, opening: PassOpening) -> None:
+        """Insert the ledger row of an attempt. Raises: LeaseLost; StoreError when another attempt
+        of the conversation is planned or prepared."""
+        ...
+
+    def prepare_pass(self, pass_id: str, plan: Mapping[str, Any]) -> None:
+        """Keep plan and text (`prepared`): what was paid for survives a crash."""
+        ...
+
+    def prepared_pass(self, session_id: str) -> PassRecord | None:
+        """Return the conversation's prepared pass, if there is one."""
+        ...
+
+    def adopt_pass(self, pass_id: str, lease: Lease, trigger: str) -> None:
+        """Move a prepared pass under a new lease so that it can be committed."""
+        ...
+
+    def commit_pass(self, commit: PassCommit, admit: Callable[[], bool]) -> View:
+        """Publish a pass and return the new view.
+
+        One transaction in this order: write lock; `admit()` (the fence); lease token; every
+        covered or masked place still live with the mask that was seen; pending rows (none may
+        have been accepted after the watermark while there are any); pointers; new row;
+        generation + 1; guards; ledger row closed.
+        Raises: PassRefused, LeaseLost, PassSuperseded; then nothing is changed.
+        """
+        ...
+
+    def close_pass(self, closing: PassClosing) -> None:
+        """End an attempt without a commit; guards are written in the same transaction."""
+        ...
+
+    def note_unstarted(
+        self, session_id: str, *, status: str, failure_class: str, trigger: str, detail: str = ""
+    ) -> PassRecord:
+        """Count an attempt that was `skipped` or `blocked`: one ledger row for each class until
+        the conversation's generation or guards change."""
+        ...
+
+    def passes(self, session_id: str) -> list[PassRecord]:
+        """Return the ledger of a session's conversation, oldest first."""
+        ...
+
+    def pass_record(self, pass_id: str) -> PassRecord:
+        """Return one ledger row by id or unique prefix. Raises: UnknownPass."""
+        ...
+
+    def pass_rows(self, pass_id: str) -> tuple[list[Message], list[Message]]:
+        """Return (rows it covers, whole, oldest first; rows it made)."""
+        ...
+
+    # -- care -------------------------------------------------------------------------------
+    def check(self) -> CheckReport:
+        """Check every law that can be checked on disk."""
+        ...
+
+    def close(self) -> None:
+        """Close connections. Idempotent."""
+        ...
