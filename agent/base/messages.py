@@ -4,7 +4,9 @@ Keys that begin with `_` are ours and never reach the wire:
 `_row_id`, `_seq` (set once the row is stored), `_tokens` (stored estimate), `_kind`
 (message, summary, micro, mechanical; absent means message), `_stub` (the row is shown masked),
 `_reasoning` (opaque, byte-exact), `_blob` (sha256 of the whole content when `content` is an
-excerpt), `_at` (Unix epoch seconds of acceptance), `_usage`, `_model`, `_finish_reason`.
+excerpt), `_at` (Unix epoch seconds of acceptance), `_usage`, `_model`, `_finish_reason`,
+`_seen` (on an assistant row: the highest seq that its request carried; user rows accepted after it
+and before the answer are shown after the answer).
 """
 
 from __future__ import annotations
