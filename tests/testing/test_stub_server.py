@@ -1,0 +1,213 @@
+"""The stub model server over real HTTP, read by the stdlib's client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from agent.testing.stub_reply import RecordedRequest, Reply
+from agent.testing.stub_server import StubModelServer
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def stub() -> Iterator[StubModelServer]:
+    with StubModelServer() as server:
+        yield server
+
+
+def _open(stub: StubModelServer) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(stub.base_url).netloc, timeout=10)
+
+
+def _post(stub: StubModelServer, **fields: Any) -> tuple[int, bytes]:
+    body = {"model": "stub-model", "messages": HELLO, **fields}
+    connection = _open(stub)
+    try:
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _events(raw: bytes) -> list[Any]:
+    lines = [line for line in raw.decode().split("\n\n") if line]
+    assert lines[-1] == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+
+
+def test_a_whole_answer_has_text_finish_and_usage(stub: StubModelServer) -> None:
+    stub.script([Reply(text="good morning")])
+    status, raw = _post(stub)
+    answer = json.loads(raw)
+    assert status == 200
+    assert answer["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "good morning"},
+            "finish_reason": "stop",
+        }
+    ]
+    assert answer["usage"] == {
+        "prompt_tokens": 6,
+        "completion_tokens": 3,
+        "total_tokens": 9,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+def test_a_stream_comes_in_pieces_that_join_to_the_text(stub: StubModelServer) -> None:
+    text = "a text of some length, sent in pieces, with 日本語 inside"
+    stub.script([Reply(text=text, reasoning="thinking about it first")])
+    _, raw = _post(stub, stream=True, stream_options={"include_usage": True})
+    events = _events(raw)
+    deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
+    assert "".join(delta.get("content") or "" for delta in deltas) == text
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == (
+        "thinking about it first"
+    )
+    assert len(deltas) > 5
+    assert events[-2]["choices"][0]["finish_reason"] == "stop"
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"]["completion_tokens"] == 16 + 6
+
+
+def test_the_server_hears_at_once_when_the_client_leaves_a_silence(stub: StubModelServer) -> None:
+    stub.script([Reply(before_first_byte_s=60)])
+    connection = _open(stub)
+    body = json.dumps({"model": "m", "messages": HELLO, "stream": True})
+    connection.request("POST", "/v1/chat/completions", body)
+    response = connection.getresponse()
+    [request] = stub.wait_for_requests(1)
+    left_at = time.monotonic()
+    response.close()
+    connection.close()
+    assert request.done.wait(5)
+    assert request.client_closed_at is not None
+    assert request.client_closed_at - left_at < 0.2
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_silence_does_not_delay_the_end_of_the_server(streamed: bool) -> None:
+    with StubModelServer([Reply(before_first_byte_s=60)]) as stub:
+        connection = _open(stub)
+        body = json.dumps({"model": "m", "messages": HELLO, "stream": streamed})
+        connection.request("POST", "/v1/chat/completions", body)
+        [request] = stub.wait_for_requests(1)
+        leaving_at = time.monotonic()
+    assert time.monotonic() - leaving_at < 1.0
+    assert request.client_closed_at is None
+    connection.close()
+
+
+def test_a_silence_ends_when_the_test_releases_it(stub: StubModelServer) -> None:
+    release = threading.Event()
+    stub.script([Reply(text="late", before_first_byte_s=60, release=release)])
+    answers: list[tuple[int, bytes]] = []
+    caller = threading.Thread(target=lambda: answers.append(_post(stub)))
+    caller.start()
+    stub.wait_for_requests(1)
+    assert answers == []
+    release.set()
+    caller.join(5)
+    assert json.loads(answers[0][1])["choices"][0]["message"]["content"] == "late"
+
+
+def test_comment_lines_go_out_during_a_silence(stub: StubModelServer) -> None:
+    stub.script([Reply(before_first_byte_s=0.1, comments_every_s=0.02)])
+    _, raw = _post(stub, stream=True)
+    assert raw.startswith(b": keep-alive\n\n: keep-alive\n\n")
+    assert raw.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_reset_breaks_the_answer_in_the_middle(stub: StubModelServer) -> None:
+    stub.script([Reply(text="x" * 500, reset_after_chars=60)] * 2)
+    with pytest.raises((ConnectionResetError, http.client.IncompleteRead)):
+        _post(stub, stream=True)
+    with pytest.raises((ConnectionResetError, http.client.IncompleteRead)):
+        _post(stub)
+
+
+def test_a_stream_can_end_by_a_close_with_nothing_that_tells_so(stub: StubModelServer) -> None:
+    stub.script([Reply(text="half of a", close_without_finish=True)])
+    status, raw = _post(stub, stream=True)
+    assert status == 200
+    assert b"DONE" not in raw
+    assert b'"finish_reason":"' not in raw
+
+
+def test_replies_go_by_model_name_and_then_to_the_last_one(stub: StubModelServer) -> None:
+    stub.script([Reply(text="one"), Reply(text="two")], then=Reply(text="more"))
+    stub.script(
+        lambda request: Reply(text=f"summary of {len(request.messages)}"), model="stub-summary"
+    )
+
+    def ask(model: str) -> str:
+        return str(json.loads(_post(stub, model=model)[1])["choices"][0]["message"]["content"])
+
+    assert [ask(m) for m in ("a", "stub-summary", "a", "a", "stub-summary")] == [
+        "one",
+        "summary of 1",
+        "two",
+        "more",
+        "summary of 1",
+    ]
+    assert len(stub.requests_for("stub-summary")) == 2
+
+
+def test_an_error_is_shaped_as_providers_shape_it(stub: StubModelServer) -> None:
+    stub.script([Reply(status=429, error="slow down", headers={"Retry-After": "7"})])
+    status, raw = _post(stub)
+    assert (status, json.loads(raw)) == (
+        429,
+        {
+            "error": {
+                "message": "slow down",
+                "type": "rate_limit_error",
+                "param": None,
+                "code": None,
+            }
+        },
+    )
+
+
+def test_one_connection_serves_many_requests(stub: StubModelServer) -> None:
+    connection = _open(stub)
+    body = json.dumps({"model": "m", "messages": HELLO, "stream": True})
+    for _ in range(3):
+        connection.request("POST", "/v1/chat/completions", body)
+        assert connection.getresponse().read().endswith(b"[DONE]\n\n")
+    connection.request("GET", "/v1/models")
+    models = json.loads(connection.getresponse().read())
+    assert [model["id"] for model in models["data"]] == ["stub-model"]
+    connection.request("GET", "/v1/nothing")
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+def test_what_a_script_function_raises_is_raised_when_the_server_ends() -> None:
+    def fail(_request: RecordedRequest) -> Reply:
+        raise KeyError("no reply for this")
+
+    with pytest.raises(KeyError), StubModelServer(fail) as stub:
+        assert _post(stub)[0] == 500
+
+
+def test_a_refused_request_takes_nothing_from_the_script(stub: StubModelServer) -> None:
+    stub.script([Reply(text="first")])
+    status, raw = _post(stub, messages=[])
+    assert status == 400
+    assert (
+        json.loads(raw)["error"]["message"] == "messages is empty; at least one message is needed"
+    )
+    assert b"first" in _post(stub)[1]
