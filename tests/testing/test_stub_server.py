@@ -6,7 +6,6 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,12 +15,6 @@ from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 
 HELLO = [{"role": "user", "content": "hello"}]
-
-
-@pytest.fixture
-def stub() -> Iterator[StubModelServer]:
-    with StubModelServer() as server:
-        yield server
 
 
 def _open(stub: StubModelServer) -> http.client.HTTPConnection:
