@@ -1,0 +1,254 @@
+"""What passes between an attempt and its engine: the context in, the candidate out, the difference.
+
+Read next: `context_compressor.py` (the built-in engine), `verify.py` (what a candidate must be).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.base.errors import HermesError
+from agent.base.messages import Message, text_of, wire_message
+from agent.base.tokens import estimate_message
+from agent.compaction.budget import Budget
+from agent.compaction.fence import CompressionCommitFence
+from agent.sessions.records import PassKind
+
+MASKABLE = ("content", "tool_calls")
+"""The fields that a stub may replace."""
+
+LEFT_OUT = "(Earlier messages were left out here without a summary.)"
+"""What stands for rows that a plain engine dropped."""
+
+
+class CallTokens(Protocol):
+    """A provider's count of one call."""
+
+    @property
+    def completion(self) -> int: ...
+
+
+class SummaryReply(Protocol):
+    """What a summary call gave. `finish_reason` None means that the stream ended without one."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def finish_reason(self) -> str | None: ...
+
+    @property
+    def usage(self) -> CallTokens | None: ...
+
+    @property
+    def cost(self) -> float | None: ...
+
+
+class SummaryClient(Protocol):
+    """A model that writes summaries.
+
+    `summarise` touches the fence for every byte, ends within 250 ms of `fence.token` and raises
+    `ProviderError`, `SummaryFailure`, `CallCancelled` or `AuxiliaryExplicitCancellation`.
+    """
+
+    @property
+    def window_tokens(self) -> int: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def route(self) -> str: ...
+
+    def summarise(
+        self,
+        prompt_messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        fence: CompressionCommitFence,
+        on_delta: Callable[[str], None] | None,
+    ) -> SummaryReply: ...
+
+
+def ignore_progress(_tokens_out: int) -> None:
+    """The progress listener of attempts that nobody watches."""
+
+
+@dataclass(frozen=True)
+class AttemptContext:
+    """What an engine may use in one attempt.
+
+    `client` is None when no summary model is reachable by settings; `model_free` forbids its use.
+    `on_progress` hears the estimated tokens of summary text that have arrived so far.
+    """
+
+    pass_id: str
+    fence: CompressionCommitFence
+    budget: Budget
+    client: SummaryClient | None = None
+    model_free: bool = False
+    on_progress: Callable[[int], None] = ignore_progress
+
+
+class Candidate(list[Message]):
+    """A view that an engine proposes: kept messages with `_ref`, at most one new row without.
+
+    `kind` is the highest rung that was used and `strategy` names all of them; `failure_class` says
+    why the mechanical digest stood in for a summary. `cost` is None when a price is unknown.
+    """
+
+    def __init__(
+        self,
+        messages: Iterable[Message],
+        *,
+        kind: PassKind = PassKind.SUMMARY,
+        strategy: tuple[str, ...] = (),
+        failure_class: str = "",
+    ) -> None:
+        super().__init__(messages)
+        self.kind = kind
+        self.strategy = strategy
+        self.failure_class = failure_class
+        self.model = ""
+        self.route = ""
+        self.cost: float | None = None
+        self.summary_ms = 0
+        self.chunks = 0
+        self.tokens_out = 0
+
+
+class CandidateRefused(HermesError):
+    """An engine's candidate cannot be read as a change of its input.
+
+    `reason` is one word: reordered, duplicated, altered, masked_again or unknown_ref.
+    """
+
+    failure_class = "summary_generation_failed"
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"the engine's result is refused ({reason}): {detail}")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A kept row that is shown with other fields from now on; `tokens` is its new estimate."""
+
+    ref: int
+    stub: Mapping[str, Any]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a candidate changes: indexes of the input, ascending.
+
+    `kept` holds masked rows too. `new_row` stands for all covered rows; None when there are none.
+    """
+
+    kind: PassKind
+    kept: tuple[int, ...]
+    covered: tuple[int, ...]
+    masked: tuple[Mask, ...]
+    new_row: Message | None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the view would stay as it is."""
+        return not self.covered and not self.masked and self.new_row is None
+
+
+def reconcile(inputs: Sequence[Message], candidate: Sequence[Message]) -> Changes:
+    """Return what `candidate` changes of `inputs`.
+
+    A row with `_ref` is that input; one without is matched to an equal input, from the end, since
+    plain engines return copies. The rest are new, and several are joined into one in order.
+    Raises: CandidateRefused when kept rows are reordered, repeated or altered beyond a mask.
+    """
+    refs = _resolve_refs(inputs, candidate)
+    kept = tuple(ref for ref in refs if ref is not None)
+    masks = [
+        mask
+        for message, ref in zip(candidate, refs, strict=True)
+        if ref is not None and (mask := _mask_of(inputs[ref], message, ref)) is not None
+    ]
+    new = [message for message, ref in zip(candidate, refs, strict=True) if ref is None]
+    standing = set(kept)
+    covered = tuple(ref for ref in range(len(inputs)) if ref not in standing)
+    if not new and not covered:
+        return Changes(PassKind.MASK, kept, (), tuple(masks), None)
+    kind = candidate.kind if isinstance(candidate, Candidate) else PassKind.SUMMARY
+    return Changes(kind, kept, covered, tuple(masks), _join_new(new, kind))
+
+
+def _resolve_refs(inputs: Sequence[Message], candidate: Sequence[Message]) -> list[int | None]:
+    """Return for each candidate row the index of the input it is, or None for a new row."""
+    refs: list[int | None] = [None] * len(candidate)
+    following = len(inputs)
+    places = _places_by_value(inputs, candidate)
+    for position in range(len(candidate) - 1, -1, -1):
+        message = candidate[position]
+        if "_ref" in message:
+            ref = message["_ref"]
+            if not isinstance(ref, int) or not 0 <= ref < len(inputs):
+                raise CandidateRefused("unknown_ref", f"no row {ref!r} of {len(inputs)}")
+            if ref >= following:
+                reason = "duplicated" if ref == following else "reordered"
+                raise CandidateRefused(reason, f"row {ref} stands before row {following}")
+        else:
+            matching = places.get(_value_key(message))
+            if matching is None:
+                continue
+            while matching and matching[-1] >= following:
+                matching.pop()
+            if not matching:
+                raise CandidateRefused(
+                    "duplicated", f"result row {position} repeats an input row out of its order"
+                )
+            ref = matching.pop()
+        refs[position] = following = ref
+    return refs
+
+
+def _places_by_value(
+    inputs: Sequence[Message], candidate: Sequence[Message]
+) -> dict[str, list[int]]:
+    """Return the indexes of equal inputs by value; none for the built-in engine, which has refs."""
+    if isinstance(candidate, Candidate):
+        return {}
+    places: dict[str, list[int]] = {}
+    for index, message in enumerate(inputs):
+        places.setdefault(_value_key(message), []).append(index)
+    return places
+
+
+def _value_key(message: Message) -> str:
+    visible = {key: value for key, value in message.items() if not key.startswith("_")}
+    return repr(sorted(visible.items()))
+
+
+def _mask_of(original: Message, message: Message, ref: int) -> Mask | None:
+    """Return how `message` masks the input it is, or None when it shows the same."""
+    before, after = wire_message(original), wire_message(message)
+    if before == after:
+        return None
+    stub = {key: after.get(key) for key in MASKABLE if before.get(key) != after.get(key)}
+    rest = {key: value for key, value in after.items() if key not in MASKABLE}
+    if rest != {key: value for key, value in before.items() if key not in MASKABLE}:
+        raise CandidateRefused("altered", f"row {ref} differs in more than {MASKABLE}")
+    if "_row_id" not in original:
+        raise CandidateRefused("altered", f"row {ref} is not stored yet and cannot be masked")
+    if original.get("_stub"):
+        raise CandidateRefused("masked_again", f"row {ref} is masked by an earlier pass")
+    return Mask(ref, stub, estimate_message(after))
+
+
+def _join_new(rows: Sequence[Message], kind: PassKind) -> Message:
+    """Return the one row that a pass makes, from the new rows of a candidate in order."""
+    texts = [text for row in rows if (text := text_of(row.get("content")).strip())]
+    content = "\n\n".join(texts) if rows else LEFT_OUT
+    joined: Message = {"role": "user", "content": content, "_kind": kind.value}
+    joined["_tokens"] = estimate_message(joined)
+    return joined

@@ -1,0 +1,128 @@
+"""How the window is shared out. Every figure is in estimated tokens: real ones over the ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.base.messages import Message
+from agent.base.tokens import estimate_message
+
+TRIGGER_SHARE = 0.75
+TRIGGER_SHARE_LARGE = 0.50
+LARGE_WINDOW_TOKENS = 512_000
+TRIGGER_MAX_TOKENS = 256_000
+TRIGGER_REACH = 0.85
+TARGET_SHARE = 0.50
+TAIL_SHARE = 0.20
+TAIL_MAX_TOKENS = 25_000
+USER_SHARE = 0.10
+PIN_SHARE = 0.05
+ANCHOR_SHARE = 0.03
+SUMMARY_SHARE = 0.05
+SUMMARY_MIN_TOKENS = 400
+SUMMARY_MAX_TOKENS = 10_000
+ROUND_SHARE = 0.25
+MESSAGE_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The shares of one window.
+
+    `usable_tokens` is the window less the reserved output; `overhead_tokens` is what system
+    prompt and tool schemas take of it. `target_tokens` is what the messages may take after a
+    pass; `trigger_tokens` is compared with messages and overhead together.
+    """
+
+    usable_tokens: int
+    overhead_tokens: int
+    trigger_tokens: int
+    target_tokens: int
+    tail_tokens: int
+    user_tokens: int
+    pin_tokens: int
+    anchor_tokens: int
+    summary_tokens: int
+    round_tokens: int
+    message_tokens: int
+
+    def fits(self, tokens: int) -> bool:
+        """Return whether messages of `tokens` can be sent."""
+        return tokens + self.overhead_tokens <= self.usable_tokens
+
+    def under_trigger(self, tokens: int) -> bool:
+        """Return whether messages of `tokens` would not start another pass."""
+        return tokens + self.overhead_tokens < self.trigger_tokens
+
+
+def budget_for(
+    window_tokens: int,
+    reserve_tokens: int,
+    overhead_tokens: int,
+    ratio: float = 1.0,
+    *,
+    threshold: float = 0.0,
+    target_ratio: float = TARGET_SHARE,
+) -> Budget:
+    """Return the budget of a window.
+
+    `ratio` is the provider's count over our estimate; `overhead_tokens` is an estimate.
+    `threshold` is the share of the usable window at which a pass starts, 0 for the built-in rule;
+    `target_ratio` the share that a pass brings the request down to.
+    """
+    usable = max(1, window_tokens - reserve_tokens)
+    share = threshold
+    if share <= 0:
+        share = TRIGGER_SHARE if window_tokens < LARGE_WINDOW_TOKENS else TRIGGER_SHARE_LARGE
+    trigger = min(share, TRIGGER_REACH) * usable
+    if threshold <= 0:
+        trigger = min(trigger, TRIGGER_MAX_TOKENS)
+    summary = min(max(SUMMARY_SHARE * usable, SUMMARY_MIN_TOKENS), SUMMARY_MAX_TOKENS)
+
+    def estimated(real_tokens: float) -> int:
+        return max(1, int(real_tokens / ratio))
+
+    return Budget(
+        usable_tokens=estimated(usable),
+        overhead_tokens=overhead_tokens,
+        trigger_tokens=estimated(trigger),
+        target_tokens=max(1, int(target_ratio * (usable / ratio - overhead_tokens))),
+        tail_tokens=estimated(min(TAIL_SHARE * usable, TAIL_MAX_TOKENS)),
+        user_tokens=estimated(USER_SHARE * usable),
+        pin_tokens=estimated(PIN_SHARE * usable),
+        anchor_tokens=estimated(ANCHOR_SHARE * usable),
+        summary_tokens=estimated(summary),
+        round_tokens=estimated(ROUND_SHARE * usable),
+        message_tokens=estimated(MESSAGE_SHARE * usable),
+    )
+
+
+def row_tokens(message: Message) -> int:
+    """Return the stored estimate of a message, or a fresh one when it has none."""
+    tokens = message.get("_tokens")
+    return tokens if isinstance(tokens, int) else estimate_message(message)
+
+
+def total_tokens(messages: Sequence[Message]) -> int:
+    """Return the sum of the messages' estimates."""
+    return sum(map(row_tokens, messages))
+
+
+def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
+    """Return what the messages take in a request, where long ones are shown as excerpts.
+
+    A user message counts at most `message_tokens`, the results of one tool round together at most
+    `round_tokens`.
+    """
+    total = tool_round = 0
+    for message in messages:
+        tokens = row_tokens(message)
+        role = message.get("role")
+        if role == "tool":
+            tool_round += tokens
+            continue
+        total += min(tool_round, budget.round_tokens)
+        total += min(tokens, budget.message_tokens) if role == "user" else tokens
+        tool_round = 0
+    return total + min(tool_round, budget.round_tokens)

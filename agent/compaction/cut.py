@@ -1,0 +1,139 @@
+"""Which rows a pass covers and which it keeps. Pure; works on indexes of the view.
+
+A tool call and its results are one group and stay on one side. The newest real user message is
+never covered, and neither is the last assistant row with its results while anything else can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
+from agent.compaction.budget import Budget, row_tokens, total_tokens
+
+CHATTER_CHARS = 24
+"""A user message this short, without a figure or a path in it, leaves before all others."""
+
+_SUMMARY_KINDS = frozenset({"summary", "mechanical"})
+_TELLING = frozenset("0123456789/\\_`\"'@#=:{}[]<>")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Indexes of the view, ascending; together they are all of it."""
+
+    kept: tuple[int, ...]
+    covered: tuple[int, ...]
+
+
+def group_rows(messages: list[Message]) -> list[int]:
+    """Return for each row the index of the first row of its group.
+
+    An assistant row and the results of its calls are one group, wherever the results stand before
+    the next use of the same call id; every other row is a group of its own.
+    """
+    groups = list(range(len(messages)))
+    caller: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        if message.get("role") == "tool":
+            groups[index] = caller.get(str(message.get("tool_call_id", "")), index)
+        elif message.get("tool_calls"):
+            caller.update(dict.fromkeys(call_ids(message), index))
+    return groups
+
+
+def tail_start(messages: list[Message], groups: list[int], tail_tokens: int) -> int:
+    """Return the first index of the longest tail within `tail_tokens` that splits no group."""
+    start = lowest = len(messages)
+    used = 0
+    for index in range(len(messages) - 1, -1, -1):
+        used += row_tokens(messages[index])
+        if used > tail_tokens:
+            break
+        lowest = min(lowest, groups[index])
+        if lowest >= index:
+            start = index
+    return start
+
+
+def standing_rows(messages: list[Message], groups: list[int]) -> set[int]:
+    """Return what no pass takes away: the newest request, the last assistant row, its results."""
+    standing: set[int] = set()
+    newest = last_user_index(messages)
+    if newest is not None:
+        standing.add(newest)
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].get("role") == "assistant":
+            standing.update(at for at in range(index, len(messages)) if groups[at] == index)
+            break
+    return standing
+
+
+def plan_cut(messages: list[Message], budget: Budget) -> Cut:
+    """Return the cut that brings the view to the budget's target, or as near as a cut can.
+
+    At least one row is covered when any may be, for which the tail shrinks; a view of nothing but
+    summaries and standing rows gives a cut that covers nothing. Earlier summaries are covered
+    with whatever else is.
+    """
+    groups = group_rows(messages)
+    tail_tokens = min(budget.tail_tokens, total_tokens(messages) - 1)
+    while True:
+        cut = _cut_at(messages, groups, budget, tail_tokens)
+        kept_tokens = sum(row_tokens(messages[index]) for index in cut.kept)
+        claims = _claims(messages, cut)
+        if claims and kept_tokens + budget.summary_tokens <= budget.target_tokens:
+            return cut
+        if tail_tokens <= 0:
+            break
+        tail_tokens //= 2
+    if not claims:
+        cut = _complete(messages, standing_rows(messages, groups))
+    return cut if _claims(messages, cut) else Cut(tuple(range(len(messages))), ())
+
+
+def _cut_at(
+    messages: list[Message], groups: list[int], budget: Budget, tail_tokens: int
+) -> Cut:
+    start = tail_start(messages, groups, tail_tokens)
+    kept = {index for index in range(start, len(messages)) if not _is_summary(messages[index])}
+    kept |= standing_rows(messages, groups)
+    users = [i for i in range(start) if i not in kept and is_user_text(messages[i])]
+    return _complete(messages, kept | _keep_users(messages, users, budget.user_tokens))
+
+
+def _claims(messages: list[Message], cut: Cut) -> bool:
+    return any(not _is_summary(messages[index]) for index in cut.covered)
+
+
+def _keep_users(messages: list[Message], users: list[int], user_tokens: int) -> set[int]:
+    """Return the user rows that stay verbatim: newest first, chatter after everything else."""
+    kept: set[int] = set()
+    by_worth = sorted(reversed(users), key=lambda index: _is_chatter(messages[index]))
+    for index in by_worth:
+        tokens = row_tokens(messages[index])
+        if tokens <= user_tokens:
+            kept.add(index)
+            user_tokens -= tokens
+    return kept
+
+
+def _complete(messages: list[Message], kept: set[int]) -> Cut:
+    everything = range(len(messages))
+    return Cut(
+        tuple(index for index in everything if index in kept),
+        tuple(index for index in everything if index not in kept),
+    )
+
+
+def _is_summary(message: Message) -> bool:
+    return message.get("_kind") in _SUMMARY_KINDS
+
+
+def _is_chatter(message: Message) -> bool:
+    text = text_of(message.get("content")).strip()
+    return (
+        isinstance(message.get("content"), str)
+        and len(text) <= CHATTER_CHARS
+        and not _TELLING.intersection(text)
+    )
