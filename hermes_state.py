@@ -1,0 +1,326 @@
+"""The store: sessions, rows, views, passes and leases in one database file.
+
+`SessionDB` opens it and delegates; what each method promises stands in
+`agent/sessions/protocol.py`, how it is done in the modules beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.base.clock import SYSTEM_CLOCK, Clock
+from agent.base.errors import UsageError
+from agent.base.messages import Message
+from agent.base.paths import default_database
+from agent.sessions import (
+    accept,
+    blobs,
+    check,
+    cooldowns,
+    deletion,
+    directory,
+    leases,
+    passes,
+    places,
+    search,
+    terms,
+)
+from agent.sessions.commit import commit_pass, draft_commit
+from agent.sessions.records import (
+    CheckReport,
+    Guards,
+    Head,
+    HistoryRow,
+    Lease,
+    PassClosing,
+    PassCommit,
+    PassOpening,
+    PassRecord,
+    SearchHit,
+    SessionRecord,
+    View,
+)
+from agent.sessions.sqlite import SqliteDatabase
+
+
+def _database_path(db_path: Path | str | None, url: str | None) -> Path:
+    if db_path is not None and url:
+        raise UsageError(f"give the store a path ({str(db_path)!r}) or a URL ({url!r}), not both")
+    if url:
+        scheme, separator, rest = url.partition("://")
+        if not separator:
+            db_path = url
+        elif scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
+            db_path = rest[1:]
+        else:
+            raise UsageError(
+                f"store URL {url!r} is not supported; give a path or sqlite:///path "
+                "(sqlite:////path when it is absolute)"
+            )
+    path = Path(db_path).expanduser() if db_path is not None else default_database()
+    if path.name == ":memory:":
+        raise UsageError("a store in memory is not supported; give the path of a file")
+    return path
+
+
+class SessionDB:
+    """A `SessionStore` on one SQLite file, created and migrated when it is opened.
+
+    Raises: StoreError: the file cannot be opened; SchemaTooNew: a newer program wrote it;
+    UsageError: the URL names another kind of database.
+    """
+
+    def __init__(
+        self,
+        db_path: Path | str | None = None,
+        *,
+        url: str | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._clock = clock
+        self._database = SqliteDatabase(_database_path(db_path, url).absolute(), clock)
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._database.path
+
+    # -- sessions ---------------------------------------------------------------------------
+    def create_session(
+        self,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        parent_session_id: str | None = None,
+        title: str | None = None,
+        origin: Mapping[str, Any] | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        new = directory.NewSession(
+            session_id,
+            source,
+            model,
+            model_config or {},
+            system_prompt,
+            parent_session_id,
+            title,
+            origin or {},
+            cwd,
+        )
+        with self._database.write() as connection:
+            directory.create_session(connection, new, self._clock.now())
+
+    def session(self, session_id: str) -> SessionRecord:
+        with self._database.read() as connection:
+            return directory.read_session(connection, session_id)
+
+    def find_session(self, name: str) -> SessionRecord:
+        with self._database.read() as connection:
+            return directory.find_session(connection, name)
+
+    def sessions(self, *, limit: int = 50) -> list[SessionRecord]:
+        with self._database.read() as connection:
+            return directory.read_sessions(connection, limit)
+
+    def set_title(self, session_id: str, title: str | None) -> None:
+        with self._database.write() as connection:
+            directory.set_title(connection, session_id, title)
+
+    def set_system_prompt(self, session_id: str, system_prompt: str) -> None:
+        with self._database.write() as connection:
+            directory.set_system_prompt(connection, session_id, system_prompt)
+
+    def end_session(self, session_id: str, reason: str) -> None:
+        with self._database.write() as connection:
+            directory.end_session(connection, session_id, reason, self._clock.now())
+
+    def delete_session(self, session_id: str) -> None:
+        with self._database.write() as connection:
+            deletion.delete_conversation(connection, session_id)
+
+    # -- rows -------------------------------------------------------------------------------
+    def append_message(self, session_id: str, role: str, content: Any, **fields: Any) -> int:
+        row_id: int = self.append(session_id, [{"role": role, "content": content, **fields}])[0][
+            "_row_id"
+        ]
+        return row_id
+
+    def append(self, session_id: str, messages: Sequence[Message]) -> list[Message]:
+        batch = [accept.make_ready(message) for message in messages]
+        if not batch:
+            return []
+        with self._database.write() as connection:
+            return accept.accept(connection, session_id, batch, self._clock.now())
+
+    def view(self, session_id: str) -> View:
+        with self._database.read() as connection:
+            return places.read_view(connection, session_id)
+
+    def head(self, session_id: str) -> Head:
+        with self._database.read() as connection:
+            return places.read_head(connection, session_id)
+
+    def rows_after(self, session_id: str, seq: int) -> list[Message]:
+        with self._database.read() as connection:
+            return places.read_rows_after(connection, session_id, seq)
+
+    def history(
+        self, session_id: str, *, first_seq: int = 1, last_seq: int | None = None
+    ) -> list[HistoryRow]:
+        with self._database.read() as connection:
+            return places.read_history(connection, session_id, first_seq, last_seq)
+
+    def accepted_rows(self, session_id: str, first_seq: int, last_seq: int) -> list[Message]:
+        with self._database.read() as connection:
+            return places.read_accepted(connection, session_id, first_seq, last_seq)
+
+    def blob(self, sha256: str, offset: int = 0, size: int | None = None) -> bytes:
+        with self._database.read() as connection:
+            data = blobs.read_blob(connection, sha256)
+        return data[offset:] if size is None else data[offset : offset + size]
+
+    def search(
+        self, query: str, *, session_id: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        wanted = terms.parse_query(query)
+        self.index_pending()
+        with self._database.read() as connection:
+            return search.find_rows(connection, wanted, session_id, limit)
+
+    def index_pending(self) -> int:
+        return search.index_pending(self._database)
+
+    # -- guards -----------------------------------------------------------------------------
+    def record_compression_failure_cooldown(
+        self, session_id: str, until_epoch: float, error: str | None = None
+    ) -> None:
+        with self._database.write() as connection:
+            conversation_id = places.conversation_of(connection, session_id)
+            cooldowns.arm(connection, conversation_id, until_epoch, error, "")
+
+    def get_compression_failure_cooldown(self, session_id: str) -> dict[str, Any] | None:
+        with self._database.read() as connection:
+            conversation_id = places.conversation_of(connection, session_id)
+            return cooldowns.read_cooldown(connection, conversation_id, self._clock.now())
+
+    def clear_compression_failure_cooldown(self, session_id: str) -> None:
+        with self._database.write() as connection:
+            cooldowns.clear(connection, places.conversation_of(connection, session_id))
+
+    def health(self, session_id: str) -> dict[str, Any]:
+        with self._database.read() as connection:
+            conversation_id = places.conversation_of(connection, session_id)
+            return cooldowns.read_health(connection, conversation_id)
+
+    def settle(self, session_id: str, guards: Guards) -> None:
+        with self._database.write() as connection:
+            conversation_id = places.conversation_of(connection, session_id)
+            cooldowns.write_guards(connection, conversation_id, guards)
+
+    def usage_anchor(self, session_id: str) -> dict[str, Any]:
+        with self._database.read() as connection:
+            conversation_id = places.conversation_of(connection, session_id)
+            return cooldowns.read_anchor(connection, conversation_id)
+
+    def set_usage_anchor(self, session_id: str, anchor: Mapping[str, Any]) -> None:
+        with self._database.write() as connection:
+            conversation_id = places.conversation_of(connection, session_id)
+            cooldowns.write_anchor(connection, conversation_id, anchor)
+
+    # -- lease ------------------------------------------------------------------------------
+    def acquire_lease(
+        self, session_id: str, *, ttl_s: float = 300.0, ceiling_s: float = 900.0
+    ) -> Lease | None:
+        with self._database.read() as connection:
+            rival = leases.read_rival(connection, session_id, self._clock.now())
+        if rival is not None and not leases.is_gone(rival[0]):
+            return None
+        with self._database.write() as connection:
+            now = self._clock.now()
+            if leases.read_rival(connection, session_id, now) not in (None, rival):
+                return None
+            return leases.take_lease(connection, session_id, leases.Terms(ttl_s, ceiling_s), now)
+
+    def refresh_lease(self, lease: Lease) -> bool:
+        with self._database.write() as connection:
+            return leases.refresh_lease(connection, lease, self._clock.now())
+
+    def release_lease(self, lease: Lease) -> None:
+        with self._database.write() as connection:
+            leases.release_lease(connection, lease)
+
+    def get_compression_lock_holder(self, session_id: str) -> str | None:
+        with self._database.read() as connection:
+            rival = leases.read_rival(connection, session_id, self._clock.now())
+        return None if rival is None else rival[0]
+
+    # -- passes -----------------------------------------------------------------------------
+    def open_pass(self, opening: PassOpening) -> None:
+        with self._database.write() as connection:
+            passes.open_pass(connection, opening, self._clock.now())
+
+    def prepare_pass(self, pass_id: str, plan: Mapping[str, Any]) -> None:
+        with self._database.write() as connection:
+            passes.prepare_pass(connection, pass_id, plan)
+
+    def prepared_pass(self, session_id: str) -> PassRecord | None:
+        with self._database.read() as connection:
+            return passes.read_prepared(connection, session_id)
+
+    def adopt_pass(self, pass_id: str, lease: Lease, trigger: str) -> None:
+        with self._database.write() as connection:
+            passes.adopt_pass(connection, pass_id, lease, trigger)
+
+    def commit_pass(self, commit: PassCommit, admit: Callable[[], bool]) -> View:
+        draft = draft_commit(commit)
+        with self._database.write() as connection:
+            return commit_pass(connection, draft, admit, self._clock.now())
+
+    def close_pass(self, closing: PassClosing) -> None:
+        with self._database.write() as connection:
+            passes.close_pass(connection, closing, self._clock.now())
+
+    def note_unstarted(
+        self,
+        session_id: str,
+        *,
+        status: str,
+        failure_class: str,
+        trigger: str,
+        detail: str = "",
+    ) -> PassRecord:
+        with self._database.write() as connection:
+            return passes.note_unstarted(
+                connection,
+                session_id,
+                status=status,
+                failure_class=failure_class,
+                trigger=trigger,
+                detail=detail,
+                now=self._clock.now(),
+            )
+
+    def passes(self, session_id: str) -> list[PassRecord]:
+        with self._database.read() as connection:
+            return passes.read_passes(connection, session_id)
+
+    def pass_record(self, pass_id: str) -> PassRecord:
+        with self._database.read() as connection:
+            return passes.read_pass(connection, pass_id)
+
+    def pass_rows(self, pass_id: str) -> tuple[list[Message], list[Message]]:
+        with self._database.read() as connection:
+            return passes.read_pass_rows(connection, pass_id)
+
+    # -- care -------------------------------------------------------------------------------
+    def check(self) -> CheckReport:
+        with self._database.read() as connection:
+            return check.check_store(connection)
+
+    def close(self) -> None:
+        self._database.close()

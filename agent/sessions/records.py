@@ -192,6 +192,7 @@ class PassCommit:
     mask: tuple[MaskedPlace, ...] = ()
     pending: tuple[Message, ...] = ()
     cover_pending: tuple[int, ...] = ()
+    seen_masks: Mapping[int, str] = field(default_factory=dict)
     new_row: NewRow | None = None
     guards: Guards = field(default_factory=Guards)
     receipt: Mapping[str, Any] = field(default_factory=dict)

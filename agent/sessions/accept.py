@@ -1,0 +1,99 @@
+"""Accepting messages: the only way a row comes into being."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.base.errors import UnknownSession
+from agent.base.messages import Message
+from agent.base.tokens import estimate_message
+from agent.sessions import statements as sql
+from agent.sessions.blobs import Blob, pack_result, show_excerpt, store_blob
+from agent.sessions.rows import EncodedRow, Values, encode_row
+from agent.sessions.sqlite import Connection
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A message made ready outside the transaction: encoded, counted, compressed."""
+
+    row: EncodedRow
+    tokens: int
+    blob: Blob | None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where and when a row comes into being, and which kind of row it is."""
+
+    session_id: str
+    seq: int
+    kind: str
+    at: float
+
+
+def make_ready(message: Message) -> Incoming:
+    """Return a message ready to be inserted; raises UsageError when it cannot be stored."""
+    row = encode_row(message)
+    blob = pack_result(row.message)
+    return Incoming(row, 0 if blob else estimate_message(row.message), blob)
+
+
+def accept(
+    connection: Connection, session_id: str, batch: Sequence[Incoming], now: float
+) -> list[Message]:
+    """Insert rows at the end of a session's conversation and return them as stored."""
+    count = len(batch)
+    taken = connection.execute(sql.TAKE_SEQS, (count, count, now, session_id)).fetchone()
+    if taken is None:
+        raise UnknownSession(f"no session {session_id!r}; see `hermes sessions list`")
+    conversation_id, watermark = taken
+    stored = []
+    for seq, incoming in enumerate(batch, start=watermark - count + 1):
+        stored.append(_insert(connection, session_id, conversation_id, seq, incoming, now))
+    connection.execute(
+        sql.COUNT_LIVE,
+        (count, sum(message["_tokens"] for message in stored), conversation_id),
+    )
+    return stored
+
+
+def _insert(
+    connection: Connection,
+    session_id: str,
+    conversation_id: int,
+    seq: int,
+    incoming: Incoming,
+    now: float,
+) -> Message:
+    message = dict(incoming.row.message)
+    values, tokens, blob = incoming.row.values, incoming.tokens, incoming.blob
+    if blob is not None:
+        store_blob(connection, blob)
+        message["content"] = show_excerpt(message["content"], seq)
+        message["_blob"] = blob.sha256
+        tokens = estimate_message(message)
+        values = (values[0], message["content"], *values[2:])
+    origin = Origin(session_id, seq, "message", now)
+    row_id = insert_row(connection, origin, values, tokens, blob)
+    connection.execute(sql.NEW_PLACE, (conversation_id, seq, row_id, tokens, None))
+    message.update(_row_id=row_id, _seq=seq, _tokens=tokens, _at=now)
+    return message
+
+
+def insert_row(
+    connection: Connection,
+    origin: Origin,
+    values: Values,
+    tokens: int,
+    blob: Blob | None = None,
+) -> int:
+    """Insert one row of `messages` and return its id."""
+    came_from = (origin.session_id, origin.seq, origin.kind)
+    cursor = connection.execute(
+        sql.NEW_ROW,
+        (*came_from, *values, origin.at, tokens, blob.sha256 if blob else None),
+    )
+    row_id: int = cursor.fetchone()[0]
+    return row_id

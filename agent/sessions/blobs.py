@@ -1,0 +1,77 @@
+"""Tool results too large for a row: kept whole and compressed, shown as an excerpt."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from agent.base.errors import StoreError
+from agent.base.excerpt import excerpt_chars
+from agent.base.messages import Message
+from agent.sessions import statements as sql
+from agent.sessions.sqlite import Connection
+
+INLINE_BYTES = 64 * 1024
+"""The largest tool result, in UTF-8 bytes, that stays inside its row."""
+HEAD_CHARS = 6_000
+TAIL_CHARS = 2_000
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A text on its way into `blobs`; `data` is compressed, `size` counts plain bytes."""
+
+    sha256: str
+    data: bytes
+    size: int
+
+
+def pack_result(message: Message) -> Blob | None:
+    """Return the blob of a tool result that is too large for a row, else None."""
+    content = message.get("content")
+    if message.get("role") != "tool" or not isinstance(content, str):
+        return None
+    if len(content) * 4 <= INLINE_BYTES:
+        return None
+    data = content.encode()
+    if len(data) <= INLINE_BYTES:
+        return None
+    import zstandard
+
+    return Blob(
+        hashlib.sha256(data).hexdigest(),
+        zstandard.ZstdCompressor().compress(data),
+        len(data),
+    )
+
+
+def show_excerpt(content: str, seq: int) -> str:
+    """Return what stands in the row of a blob."""
+    return excerpt_chars(content, head=HEAD_CHARS, tail=TAIL_CHARS, seq=seq)
+
+
+def store_blob(connection: Connection, blob: Blob) -> None:
+    """Keep a blob; one with the same bytes is kept once."""
+    connection.execute(sql.NEW_BLOB, (blob.sha256, blob.data, blob.size))
+
+
+def read_blob(connection: Connection, sha256: str) -> bytes:
+    """Return the plain bytes of a blob. Raises: StoreError: there is none."""
+    row = connection.execute(sql.BLOB, (sha256,)).fetchone()
+    if row is None:
+        raise StoreError(f"no blob {sha256!r} in the store; run `hermes doctor`")
+    import zstandard
+
+    data: bytes = zstandard.ZstdDecompressor().decompress(row[0])
+    return data
+
+
+def whole(connection: Connection, message: Message) -> Message:
+    """Return the message with its blob, if it has one, in place of the excerpt.
+
+    The same dict comes back changed: callers pass one that they have just decoded.
+    """
+    sha256 = message.pop("_blob", None)
+    if sha256 is not None:
+        message["content"] = read_blob(connection, sha256).decode()
+    return message

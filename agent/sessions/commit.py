@@ -1,0 +1,213 @@
+"""Publishing a pass: one transaction, in the order that `SessionStore.commit_pass` promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from agent.base.errors import PassRefused, PassSuperseded, UsageError
+from agent.sessions import cooldowns
+from agent.sessions import statements as sql
+from agent.sessions.accept import Incoming, Origin, accept, insert_row, make_ready
+from agent.sessions.leases import require_token
+from agent.sessions.passes import closed_pass, pass_state
+from agent.sessions.places import read_head, read_pass_ids, read_view
+from agent.sessions.records import PassCommit, PassStatus, View
+from agent.sessions.rows import dump_json
+from agent.sessions.sqlite import Connection
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A commit with everything encoded that can be encoded before the write lock is taken."""
+
+    commit: PassCommit
+    pending: Sequence[Incoming]
+    new_row: Incoming | None
+    stubs: Sequence[str]
+    receipt: str
+    durations: str
+
+
+@dataclass(frozen=True)
+class _Place:
+    seq: int
+    row_id: int
+    tokens: int
+    masked_by: int | None
+
+
+def draft_commit(commit: PassCommit) -> Draft:
+    """Check and encode a commit. Raises: UsageError: it contradicts itself."""
+    if commit.new_row is not None and not (commit.cover or commit.cover_pending):
+        raise UsageError(
+            f"pass {commit.pass_id!r} makes a row but covers none; name what it covers"
+        )
+    return Draft(
+        commit,
+        [make_ready(message) for message in commit.pending],
+        make_ready(commit.new_row.message) if commit.new_row else None,
+        [dump_json(dict(place.stub), "a stub") for place in commit.mask],
+        dump_json(dict(commit.receipt), "the receipt"),
+        dump_json(dict(commit.durations), "durations"),
+    )
+
+
+def commit_pass(
+    connection: Connection, draft: Draft, admit: Callable[[], bool], now: float
+) -> View:
+    """Publish a pass inside the caller's write transaction and return the new view."""
+    commit = draft.commit
+    if not admit():
+        raise PassRefused(f"pass {commit.pass_id!r} was stopped before its commit")
+    lease = commit.lease
+    require_token(connection, lease.conversation_id, lease.token, lease.holder)
+    ordinal, conversation_id, status, token = pass_state(connection, commit.pass_id)
+    if status not in (PassStatus.PLANNED, PassStatus.PREPARED):
+        raise closed_pass(commit.pass_id, status)
+    if conversation_id != lease.conversation_id or token != lease.token:
+        raise PassSuperseded(f"pass {commit.pass_id!r} belongs to another lease; adopt it first")
+    live = _check_places(connection, commit)
+    live.extend(_accept_pending(connection, draft, now))
+    covered = _covered(live, commit)
+    tokens = _mask(connection, draft, ordinal, {place.row_id: place for place in live})
+    _cover(connection, conversation_id, ordinal, live, {place.row_id for place in covered})
+    tokens -= sum(place.tokens for place in covered)
+    count = -len(covered)
+    if draft.new_row is not None:
+        _insert_made(connection, draft, ordinal, covered[-1].seq, now)
+        tokens += draft.new_row.tokens
+        count += 1
+    connection.execute(sql.COUNT_LIVE, (count, tokens, conversation_id))
+    generation = connection.execute(sql.BUMP_GENERATION, (conversation_id,)).fetchone()[0]
+    cooldowns.reset_anchor(connection, conversation_id)
+    cooldowns.write_guards(connection, conversation_id, commit.guards)
+    _close(connection, draft, ordinal, generation, now)
+    return read_view(connection, lease.session_id)
+
+
+def _check_places(connection: Connection, commit: PassCommit) -> list[_Place]:
+    """Return the live places after checking that what is covered or masked is as it was seen."""
+    conversation_id = commit.lease.conversation_id
+    live = [_Place(*row) for row in connection.execute(sql.LIVE_PLACES, (conversation_id,))]
+    by_row = {place.row_id: place for place in live}
+    pass_ids = read_pass_ids(connection, conversation_id)
+    expected = {row_id: commit.seen_masks.get(row_id) for row_id in commit.cover}
+    expected.update({place.row_id: None for place in commit.mask})
+    for row_id, mask in expected.items():
+        place = by_row.get(row_id)
+        if place is None:
+            raise _superseded(commit, f"row {row_id} is not live any more")
+        if pass_ids.get(place.masked_by or 0) != mask:
+            raise _superseded(commit, f"row {row_id} was masked meanwhile")
+    return live
+
+
+def _superseded(commit: PassCommit, why: str) -> PassSuperseded:
+    return PassSuperseded(f"pass {commit.pass_id!r} is out of date: {why}; plan again")
+
+
+def _accept_pending(connection: Connection, draft: Draft, now: float) -> list[_Place]:
+    commit = draft.commit
+    if not draft.pending:
+        return []
+    watermark = read_head(connection, commit.lease.session_id).watermark
+    if watermark != commit.watermark:
+        raise _superseded(
+            commit,
+            f"rows up to {watermark} were accepted, it was planned at {commit.watermark}",
+        )
+    stored = accept(connection, commit.lease.session_id, draft.pending, now)
+    return [_Place(row["_seq"], row["_row_id"], row["_tokens"], None) for row in stored]
+
+
+def _covered(live: Sequence[_Place], commit: PassCommit) -> list[_Place]:
+    first_pending = len(live) - len(commit.pending)
+    row_ids = set(commit.cover)
+    row_ids.update(live[first_pending + index].row_id for index in commit.cover_pending)
+    return [place for place in live if place.row_id in row_ids]
+
+
+def _mask(connection: Connection, draft: Draft, ordinal: int, by_row: dict[int, _Place]) -> int:
+    """Mask places and return by how many tokens the view changed."""
+    commit = draft.commit
+    gained = 0
+    for masked, stub in zip(commit.mask, draft.stubs, strict=True):
+        place = by_row[masked.row_id]
+        gained += masked.tokens - place.tokens
+        by_row[masked.row_id] = _Place(place.seq, place.row_id, masked.tokens, ordinal)
+        cursor = connection.execute(
+            sql.MASK_PLACE,
+            (
+                ordinal,
+                stub,
+                masked.tokens,
+                commit.lease.conversation_id,
+                place.seq,
+                place.row_id,
+            ),
+        )
+        if cursor.rowcount != 1:
+            raise _superseded(commit, f"row {masked.row_id} changed while it was masked")
+    return gained
+
+
+def _cover(
+    connection: Connection,
+    conversation_id: int,
+    ordinal: int,
+    live: Sequence[_Place],
+    row_ids: set[int],
+) -> None:
+    """Point covered places at the pass: one statement for each run of neighbours."""
+    for first, last, count in _runs(live, row_ids):
+        cursor = connection.execute(sql.COVER_RUN, (ordinal, conversation_id, first, last))
+        if cursor.rowcount != count:
+            raise PassSuperseded(f"places {first} to {last} changed while they were covered")
+
+
+def _runs(live: Iterable[_Place], row_ids: set[int]) -> list[tuple[int, int, int]]:
+    """Return (first seq, last seq, count) of each run of covered neighbours in the live view."""
+    runs: list[tuple[int, int, int]] = []
+    open_run = False
+    for place in live:
+        if place.row_id not in row_ids:
+            open_run = False
+        elif open_run:
+            first, _last, count = runs[-1]
+            runs[-1] = (first, place.seq, count + 1)
+        else:
+            runs.append((place.seq, place.seq, 1))
+            open_run = True
+    return runs
+
+
+def _insert_made(connection: Connection, draft: Draft, ordinal: int, seq: int, now: float) -> None:
+    commit, made = draft.commit, draft.new_row
+    assert made is not None
+    assert commit.new_row is not None
+    origin = Origin(commit.lease.session_id, seq, commit.new_row.kind, now)
+    row_id = insert_row(connection, origin, made.row.values, made.tokens)
+    connection.execute(
+        sql.NEW_PLACE, (commit.lease.conversation_id, seq, row_id, made.tokens, ordinal)
+    )
+
+
+def _close(connection: Connection, draft: Draft, ordinal: int, generation: int, now: float) -> None:
+    commit = draft.commit
+    connection.execute(
+        sql.COMMIT_PASS,
+        (
+            commit.kind,
+            commit.strategy,
+            commit.failure_class,
+            generation,
+            commit.tokens_after,
+            commit.messages_after,
+            commit.cost,
+            draft.durations,
+            draft.receipt,
+            now,
+            ordinal,
+        ),
+    )

@@ -1,0 +1,137 @@
+"""The sessions of a store: create, find, name, end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from agent.base.errors import UnknownSession, UsageError
+from agent.base.messages import clean_text
+from agent.sessions import statements as sql
+from agent.sessions.places import unknown_session
+from agent.sessions.records import SessionRecord
+from agent.sessions.rows import dump_json
+from agent.sessions.sqlite import Connection
+
+_NAMED_SESSIONS = 5
+
+
+@dataclass(frozen=True)
+class NewSession:
+    """What a session is created with."""
+
+    session_id: str
+    source: str
+    model: str | None = None
+    model_config: Mapping[str, Any] = field(default_factory=dict)
+    system_prompt: str | None = None
+    parent_session_id: str | None = None
+    title: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    cwd: str | None = None
+
+
+def create_session(connection: Connection, new: NewSession, now: float) -> None:
+    """Insert a session with a conversation of its own; an existing id is left as it is."""
+    if not new.session_id:
+        raise UsageError("a session needs an id that is not empty")
+    if connection.execute(sql.CONVERSATION_OF, (new.session_id,)).fetchone() is not None:
+        return
+    _require_free_title(connection, new.session_id, new.title)
+    conversation_id = connection.execute(sql.NEW_CONVERSATION, (now,)).fetchone()[0]
+    connection.execute(
+        sql.NEW_SESSION,
+        (
+            new.session_id,
+            conversation_id,
+            new.source,
+            new.model,
+            dump_json(dict(new.model_config), "model_config"),
+            _clean(new.system_prompt),
+            new.parent_session_id,
+            _clean(new.title),
+            now,
+            dump_json(dict(new.origin), "origin"),
+            _clean(new.cwd),
+        ),
+    )
+
+
+def _clean(text: str | None) -> str | None:
+    return None if text is None else clean_text(text)
+
+
+def decode_session(row: tuple[Any, ...]) -> SessionRecord:
+    """Return the record of a row selected with `statements.SESSION_COLUMNS`."""
+    return SessionRecord(*row[:14], *map(orjson.loads, row[14:]))
+
+
+def read_session(connection: Connection, session_id: str) -> SessionRecord:
+    """Return one session by its exact id."""
+    row = connection.execute(sql.SESSION_BY_ID, (session_id,)).fetchone()
+    if row is None:
+        raise unknown_session(session_id)
+    return decode_session(row)
+
+
+def find_session(connection: Connection, name: str) -> SessionRecord:
+    """Return the session with that id, unique id prefix or title, tried in this order."""
+    exact = connection.execute(sql.SESSION_BY_ID, (name,)).fetchone()
+    if exact is not None:
+        return decode_session(exact)
+    rows = []
+    if name:
+        bounds = (name, name, _NAMED_SESSIONS + 1)
+        rows = connection.execute(sql.SESSIONS_BY_PREFIX, bounds).fetchall()
+    if len(rows) == 1:
+        return decode_session(rows[0])
+    titled = connection.execute(sql.SESSION_BY_TITLE, (name,)).fetchone()
+    if titled is not None:
+        return decode_session(titled)
+    if not rows:
+        raise unknown_session(name)
+    named = ", ".join(row[0] for row in rows[:_NAMED_SESSIONS])
+    more = ", ..." if len(rows) > _NAMED_SESSIONS else ""
+    raise UnknownSession(
+        f"several sessions begin with {name!r} ({named}{more}); give more characters"
+    )
+
+
+def read_sessions(connection: Connection, limit: int) -> list[SessionRecord]:
+    """Return sessions, most recently active first."""
+    return [decode_session(row) for row in connection.execute(sql.SESSIONS_BY_ACTIVITY, (limit,))]
+
+
+def set_title(connection: Connection, session_id: str, title: str | None) -> None:
+    """Name a session, or take its name away with None."""
+    _require_free_title(connection, session_id, title)
+    _update(connection, sql.SET_TITLE, (_clean(title), session_id))
+
+
+def _require_free_title(connection: Connection, session_id: str, title: str | None) -> None:
+    if title is None:
+        return
+    if not title.strip():
+        raise UsageError("a title needs a character that is not white space; give one or none")
+    taken = connection.execute(sql.SESSION_BY_TITLE, (clean_text(title),)).fetchone()
+    if taken is not None and taken[0] != session_id:
+        raise UsageError(f"session {taken[0]!r} has the title {title!r} already; choose another")
+
+
+def set_system_prompt(connection: Connection, session_id: str, system_prompt: str) -> None:
+    """Keep the prompt that the session's requests begin with."""
+    _update(connection, sql.SET_SYSTEM_PROMPT, (clean_text(system_prompt), session_id))
+
+
+def end_session(connection: Connection, session_id: str, reason: str, now: float) -> None:
+    """Stamp the end; the first stamp wins."""
+    if connection.execute(sql.END_SESSION, (now, reason, session_id)).rowcount == 0:
+        read_session(connection, session_id)
+
+
+def _update(connection: Connection, statement: str, values: tuple[str | None, str]) -> None:
+    if connection.execute(statement, values).rowcount == 0:
+        raise unknown_session(values[1])

@@ -1,0 +1,144 @@
+"""Full-text search over accepted rows.
+
+The index is not kept while rows are accepted: `index_pending` completes it after a turn and
+before a search, in short transactions that let appends through. Matches of the index are only
+candidates; each is checked against the row's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from agent.base.messages import Message
+from agent.sessions import statements as sql
+from agent.sessions.blobs import whole
+from agent.sessions.places import conversation_of, place_state
+from agent.sessions.records import SearchHit
+from agent.sessions.rows import decode_row
+from agent.sessions.sqlite import Connection, SqliteDatabase
+from agent.sessions.terms import (
+    Query,
+    first_match,
+    fold_text,
+    index_text,
+    scope_piece,
+    searched_text,
+    snippet,
+)
+
+SCANNED_ROWS = 20_000
+"""Newest rows that a search looks through when no word of it is long enough for the index."""
+_BATCH_ROWS = 128
+_BATCH_CHARS = 256 * 1024
+
+_MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FROM search_mark"
+_SET_MARK = "UPDATE search_mark SET last_indexed_row = ? WHERE last_indexed_row = ?"
+_ADD = "INSERT INTO message_index (rowid, body) VALUES (?, ?)"
+_REMOVE = "INSERT INTO message_index (message_index, rowid, body) VALUES ('delete', ?, ?)"
+_BY_INDEX = (
+    sql.HITS.replace("FROM messages m", "FROM message_index f JOIN messages m ON m.id = f.rowid")
+    + " AND f.message_index MATCH ? ORDER BY f.rowid DESC"
+)
+_BY_SCAN = sql.HITS + " ORDER BY m.id DESC LIMIT ?"
+_BY_SCAN_IN = sql.HITS + " AND s.conversation_id = ? ORDER BY p.seq DESC LIMIT ?"
+
+
+def index_pending(database: SqliteDatabase) -> int:
+    """Index the rows accepted since the last call; return how many were new to the index."""
+    indexed = 0
+    while True:
+        with database.read() as connection:
+            mark, newest = connection.execute(_MARK).fetchone()
+            if mark >= newest:
+                return indexed
+            bodies, last = _next_bodies(connection, mark, newest)
+        with database.write() as connection:
+            if connection.execute(_SET_MARK, (last, mark)).rowcount == 1:
+                connection.executemany(_ADD, bodies)
+                indexed += len(bodies)
+
+
+def _next_bodies(
+    connection: Connection, mark: int, newest: int
+) -> tuple[list[tuple[int, str]], int]:
+    """Return (row id, body) of the next rows to index, and the mark after them."""
+    bodies: list[tuple[int, str]] = []
+    chars = 0
+    for row in connection.execute(sql.INDEXABLE, (mark, _BATCH_ROWS)):
+        mark = row[0]
+        if row[1] == "message":
+            body = index_text(row[16], whole(connection, decode_row(row)))
+            bodies.append((mark, body))
+            chars += len(body)
+        if chars >= _BATCH_CHARS:
+            return bodies, mark
+    return bodies, mark if bodies else newest
+
+
+def drop_rows(connection: Connection, conversation_id: int, messages: list[Message]) -> None:
+    """Take rows out of the index, those that are in it, and move the mark below ids that may be
+    given again."""
+    mark = connection.execute(_MARK).fetchone()[0]
+    connection.executemany(
+        _REMOVE,
+        [
+            (
+                message["_row_id"],
+                index_text(conversation_id, whole(connection, dict(message))),
+            )
+            for message in messages
+            if message["_row_id"] <= mark and "_kind" not in message
+        ],
+    )
+
+
+def lower_mark(connection: Connection) -> None:
+    """Move the mark to the newest row, after rows were deleted: their ids may be given again."""
+    mark, newest = connection.execute(_MARK).fetchone()
+    connection.execute(_SET_MARK, (min(mark, newest), mark))
+
+
+def find_rows(
+    connection: Connection, query: Query, session_id: str | None, limit: int
+) -> list[SearchHit]:
+    """Return the newest rows that hold every needle.
+
+    Words of one or two characters (one, for Chinese, Japanese and Korean) only filter; a query of
+    nothing else looks through the newest `SCANNED_ROWS` rows.
+    """
+    scope = None if session_id is None else conversation_of(connection, session_id)
+    hits: list[SearchHit] = []
+    for row in _candidates(connection, query, scope):
+        if len(hits) >= limit:
+            break
+        hit = _hit(connection, query, row)
+        if hit is not None:
+            hits.append(hit)
+    return hits
+
+
+def _candidates(
+    connection: Connection, query: Query, scope: int | None
+) -> Iterator[tuple[Any, ...]]:
+    pieces = query.pieces
+    if pieces:
+        if scope is not None:
+            pieces.append(scope_piece(scope))
+        match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
+        return connection.execute(_BY_INDEX, (match,))
+    if scope is not None:
+        return connection.execute(_BY_SCAN_IN, (scope, SCANNED_ROWS))
+    return connection.execute(_BY_SCAN, (SCANNED_ROWS,))
+
+
+def _hit(connection: Connection, query: Query, row: tuple[Any, ...]) -> SearchHit | None:
+    message = decode_row(row)
+    text = searched_text(whole(connection, dict(message)))
+    folded = fold_text(text)
+    start = first_match(folded, query)
+    if start is None:
+        return None
+    session_id, title, compacted_by, masked_by = row[16:20]
+    state = place_state(compacted_by, None, masked_by)
+    return SearchHit(session_id, title, state, message, snippet(text, folded, start))

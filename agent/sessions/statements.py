@@ -1,0 +1,200 @@
+"""The SQL text of the store, once. Placeholders are `?`; nothing here is special to SQLite.
+
+Search and the schema are not here: they differ by database.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- sessions -------------------------------------------------------------------------------
+NEW_CONVERSATION: Final = "INSERT INTO conversations (last_active_at) VALUES (?) RETURNING id"
+NEW_SESSION: Final = """
+INSERT INTO sessions (id, conversation_id, source, model, model_config, system_prompt,
+    parent_session_id, title, started_at, origin, cwd)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+CONVERSATION_OF: Final = "SELECT conversation_id FROM sessions WHERE id = ?"
+SESSION_COLUMNS: Final = """
+SELECT s.id, s.conversation_id, s.source, s.model, s.system_prompt, s.parent_session_id, s.title,
+    s.started_at, s.ended_at, s.end_reason, s.cwd, c.last_active_at, c.accepted_count,
+    c.pass_count, s.model_config, s.origin
+FROM sessions s JOIN conversations c ON c.id = s.conversation_id
+"""
+SESSION_BY_ID: Final = SESSION_COLUMNS + "WHERE s.id = ?"
+SESSIONS_BY_PREFIX: Final = (
+    SESSION_COLUMNS + "WHERE substr(s.id, 1, length(?)) = ? ORDER BY s.id LIMIT ?"
+)
+SESSION_BY_TITLE: Final = SESSION_COLUMNS + "WHERE s.title = ?"
+SESSIONS_BY_ACTIVITY: Final = (
+    SESSION_COLUMNS + "ORDER BY c.last_active_at DESC, s.started_at DESC, s.id LIMIT ?"
+)
+SET_TITLE: Final = "UPDATE sessions SET title = ? WHERE id = ?"
+SET_SYSTEM_PROMPT: Final = "UPDATE sessions SET system_prompt = ? WHERE id = ?"
+END_SESSION: Final = (
+    "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ? AND ended_at IS NULL"
+)
+
+# -- rows and places ------------------------------------------------------------------------
+TAKE_SEQS: Final = """
+UPDATE conversations SET watermark = watermark + ?, accepted_count = accepted_count + ?,
+    last_active_at = ?
+WHERE id = (SELECT conversation_id FROM sessions WHERE id = ?)
+RETURNING id, watermark"""
+COUNT_LIVE: Final = """
+UPDATE conversations SET live_count = live_count + ?, live_tokens = live_tokens + ?
+WHERE id = ?"""
+NEW_ROW: Final = """
+INSERT INTO messages (session_id, seq, kind, role, content, extra, tool_calls, tool_call_id,
+    tool_name, reasoning, model, finish_reason, usage, created_at, tokens, blob)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"""
+NEW_PLACE: Final = (
+    "INSERT INTO places (conversation_id, seq, row_id, tokens, made_by) VALUES (?, ?, ?, ?, ?)"
+)
+NEW_BLOB: Final = (
+    "INSERT INTO blobs (sha256, bytes, size) VALUES (?, ?, ?) ON CONFLICT (sha256) DO NOTHING"
+)
+BLOB: Final = "SELECT bytes FROM blobs WHERE sha256 = ?"
+ROW_COLUMNS: Final = """m.id, m.kind, m.role, m.content, m.extra, m.tool_calls, m.tool_call_id,
+    m.tool_name, m.reasoning, m.model, m.finish_reason, m.usage, m.created_at, m.blob,
+    p.seq, p.tokens"""
+HEAD: Final = """
+SELECT c.generation, c.watermark FROM sessions s
+JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
+VIEW_HEAD: Final = """
+SELECT c.id, c.generation, c.watermark, c.live_tokens FROM sessions s
+JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
+LIVE_ROWS: Final = f"""
+SELECT {ROW_COLUMNS}, p.masked_by, p.stub
+FROM places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.seq > ? AND p.compacted_by IS NULL AND p.hidden_by IS NULL
+ORDER BY p.seq"""
+LIVE_PLACES: Final = """
+SELECT seq, row_id, tokens, masked_by FROM places
+WHERE conversation_id = ? AND compacted_by IS NULL AND hidden_by IS NULL ORDER BY seq"""
+HISTORY: Final = f"""
+SELECT {ROW_COLUMNS}, p.made_by, p.compacted_by, p.hidden_by, p.masked_by
+FROM places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.seq BETWEEN ? AND ?
+ORDER BY p.seq, p.row_id"""
+ACCEPTED: Final = f"""
+SELECT {ROW_COLUMNS} FROM places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.seq BETWEEN ? AND ?
+    AND p.made_by IS NULL AND p.hidden_by IS NULL
+ORDER BY p.seq"""
+COVERED_BY: Final = f"""
+SELECT {ROW_COLUMNS} FROM places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.compacted_by = ? ORDER BY p.seq, p.row_id"""
+MADE_BY: Final = f"""
+SELECT {ROW_COLUMNS} FROM places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.made_by = ? ORDER BY p.seq, p.row_id"""
+COVER_RUN: Final = """
+UPDATE places SET compacted_by = ?
+WHERE conversation_id = ? AND seq BETWEEN ? AND ? AND compacted_by IS NULL AND hidden_by IS NULL"""
+MASK_PLACE: Final = """
+UPDATE places SET masked_by = ?, stub = ?, tokens = ?
+WHERE conversation_id = ? AND seq = ? AND row_id = ? AND masked_by IS NULL
+    AND compacted_by IS NULL AND hidden_by IS NULL"""
+
+# -- guards ---------------------------------------------------------------------------------
+COOLDOWN: Final = """
+SELECT compression_failure_cooldown_until, compression_failure_error, failure_class
+FROM conversations WHERE id = ?"""
+ARM_COOLDOWN: Final = """
+UPDATE conversations SET
+    compression_failure_cooldown_until = CASE
+        WHEN compression_failure_cooldown_until > ? THEN compression_failure_cooldown_until
+        ELSE ? END,
+    compression_failure_error = ?, failure_class = ?
+WHERE id = ?"""
+CLEAR_COOLDOWN: Final = """
+UPDATE conversations SET compression_failure_cooldown_until = NULL,
+    compression_failure_error = NULL, failure_class = '' WHERE id = ?"""
+HEALTH: Final = "SELECT health FROM conversations WHERE id = ?"
+SET_HEALTH: Final = "UPDATE conversations SET health = ? WHERE id = ?"
+ANCHOR: Final = "SELECT usage_anchor FROM conversations WHERE id = ?"
+SET_ANCHOR: Final = "UPDATE conversations SET usage_anchor = ? WHERE id = ?"
+
+# -- leases ---------------------------------------------------------------------------------
+LEASE: Final = """
+SELECT holder, token, expires_at FROM compression_locks WHERE conversation_id = ?"""
+TAKE_LEASE: Final = """
+INSERT INTO compression_locks
+    (conversation_id, holder, token, acquired_at, expires_at, ttl_s, ceiling_at)
+VALUES (?, ?, 1, ?, ?, ?, ?)
+ON CONFLICT (conversation_id) DO UPDATE SET
+    holder = excluded.holder, token = compression_locks.token + 1,
+    acquired_at = excluded.acquired_at, expires_at = excluded.expires_at,
+    ttl_s = excluded.ttl_s, ceiling_at = excluded.ceiling_at
+RETURNING token"""
+REFRESH_LEASE: Final = """
+UPDATE compression_locks SET
+    expires_at = CASE WHEN ? + ttl_s < ceiling_at THEN ? + ttl_s ELSE ceiling_at END
+WHERE conversation_id = ? AND token = ? AND holder = ? AND ceiling_at > ?"""
+RELEASE_LEASE: Final = """
+UPDATE compression_locks SET holder = '', expires_at = 0
+WHERE conversation_id = ? AND token = ? AND holder = ?"""
+
+# -- passes ---------------------------------------------------------------------------------
+CLOSE_CRASHED: Final = """
+UPDATE compaction_passes SET status = 'aborted', failure_class = 'crashed', finished_at = ?
+WHERE conversation_id = ? AND status = 'planned'"""
+NEW_PASS: Final = """
+INSERT INTO compaction_passes (id, conversation_id, session_id, generation, status, kind, trigger,
+    failure_class, detail, watermark, lease_token, tokens_before, messages_before, model, route,
+    created_at, finished_at)
+SELECT ?, id, ?, generation, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+FROM conversations WHERE id = ?"""
+OPEN_PASS_OF: Final = """
+SELECT id, status FROM compaction_passes
+WHERE conversation_id = ? AND status IN ('planned', 'prepared')"""
+PASS_STATE: Final = """
+SELECT ordinal, conversation_id, status, lease_token FROM compaction_passes WHERE id = ?"""
+PREPARE_PASS: Final = """
+UPDATE compaction_passes SET status = 'prepared', plan = ? WHERE id = ? AND status = 'planned'"""
+ADOPT_PASS: Final = """
+UPDATE compaction_passes SET lease_token = ?, trigger = ? WHERE id = ? AND status = 'prepared'"""
+CLOSE_PASS: Final = """
+UPDATE compaction_passes SET status = ?, failure_class = ?, detail = ?, cost = ?, durations = ?,
+    finished_at = ?
+WHERE id = ? AND status IN ('planned', 'prepared')"""
+COMMIT_PASS: Final = """
+UPDATE compaction_passes SET status = 'committed', kind = ?, strategy = ?, failure_class = ?,
+    generation = ?, tokens_after = ?, messages_after = ?, cost = ?, durations = ?, receipt = ?,
+    finished_at = ?
+WHERE ordinal = ? AND status IN ('planned', 'prepared')"""
+BUMP_GENERATION: Final = """
+UPDATE conversations SET generation = generation + 1, pass_count = pass_count + 1
+WHERE id = ? RETURNING generation"""
+FOLDABLE: Final = """
+SELECT p.id FROM compaction_passes p JOIN conversations c ON c.id = p.conversation_id
+WHERE p.conversation_id = ? AND p.status = ? AND p.failure_class = ?
+    AND p.generation = c.generation
+    AND p.ordinal > (SELECT coalesce(max(a.ordinal), 0) FROM compaction_passes a
+        WHERE a.conversation_id = p.conversation_id AND a.status NOT IN ('skipped', 'blocked'))
+ORDER BY p.ordinal DESC LIMIT 1"""
+FOLD: Final = """
+UPDATE compaction_passes SET count = count + 1, detail = ?, finished_at = ? WHERE id = ?"""
+PASS_COLUMNS: Final = """
+SELECT id, conversation_id, session_id, generation, status, kind, trigger, strategy,
+    failure_class, detail, count, watermark, plan, lease_token, tokens_before, tokens_after,
+    messages_before, messages_after, model, route, cost, durations, receipt, target_pass,
+    child_session_id, created_at, finished_at
+FROM compaction_passes
+"""
+PASSES_OF: Final = PASS_COLUMNS + "WHERE conversation_id = ? ORDER BY ordinal"
+PREPARED_OF: Final = PASS_COLUMNS + "WHERE conversation_id = ? AND status = 'prepared'"
+PASSES_BY_PREFIX: Final = (
+    PASS_COLUMNS + "WHERE substr(id, 1, length(?)) = ? ORDER BY ordinal LIMIT ?"
+)
+PASS_BY_ID: Final = PASS_COLUMNS + "WHERE id = ?"
+INDEXABLE: Final = f"""
+SELECT {ROW_COLUMNS}, s.conversation_id
+FROM messages m JOIN sessions s ON s.id = m.session_id
+JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+WHERE m.id > ? ORDER BY m.id LIMIT ?"""
+HITS: Final = f"""
+SELECT {ROW_COLUMNS}, m.session_id, s.title, p.compacted_by, p.masked_by
+FROM messages m JOIN sessions s ON s.id = m.session_id
+JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+WHERE m.kind = 'message' AND p.hidden_by IS NULL"""
+PASS_IDS: Final = "SELECT ordinal, id FROM compaction_passes WHERE conversation_id = ?"
