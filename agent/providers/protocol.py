@@ -17,14 +17,18 @@ from agent.base.messages import Message
 class Limits:
     """Four limits of one call in seconds; 0 disables that limit.
 
-    `first_byte_s` runs from the end of the upload to the first byte of the body (headers alone
-    do not count); `idle_s` between any two bytes after it, comment lines included.
+    `connect_s` covers name resolution and encryption; `first_byte_s` runs from the end of the
+    upload to the first byte of the body (headers alone do not count), and bounds an upload of
+    which nothing is taken; `idle_s` between any two bytes after it, comment lines included;
+    `total_s` covers everything, our own retries and their waits too. `retries` is how often the
+    wire may send the request again before an answer has begun; 0 disables.
     """
 
     connect_s: float = 10.0
     first_byte_s: float = 300.0
     idle_s: float = 120.0
     total_s: float = 1800.0
+    retries: int = 2
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class CallWatch:
 
 
 class Provider(Protocol):
-    """One model on one endpoint. Thread-safe; construction touches no network and imports nothing heavy."""
+    """One model on one endpoint. Thread-safe; construction touches no network, nothing heavy."""
 
     @property
     def model(self) -> str:
@@ -115,9 +119,7 @@ class Provider(Protocol):
         """Whether tools may be offered."""
         ...
 
-    def complete(
-        self, request: ModelRequest, *, limits: Limits, watch: CallWatch
-    ) -> ModelReply:
+    def complete(self, request: ModelRequest, *, limits: Limits, watch: CallWatch) -> ModelReply:
         """Send one request and return the whole answer.
 
         Raises: a `ProviderError` by kind; `CallCancelled` when `watch.cancel` was set.

@@ -1,0 +1,181 @@
+"""The chat-completions wire: any OpenAI-compatible endpoint, streaming and not.
+
+What goes out is made by `encode.py`, what comes back put together by `reply.py`; sockets, cancel
+and limits are `transport.py`'s, the meaning of faults `failures.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.base.errors import ProviderError
+from agent.providers.answer import AnswerReader
+from agent.providers.call import Call
+from agent.providers.encode import RowEncoder
+from agent.providers.endpoint import Endpoint, bare_url
+from agent.providers.failures import (
+    Complaint,
+    fault_of_answer,
+    read_complaint,
+    unreadable_answer,
+)
+from agent.providers.prices import OwnPrices, price_of
+from agent.providers.protocol import (
+    CallWatch,
+    Limits,
+    ModelReply,
+    ModelRequest,
+    TokenUsage,
+)
+from agent.providers.reply import ReplyPieces
+from agent.providers.retry import send_with_retries
+from agent.providers.transport import Incoming, Transport
+
+_PATH = "/chat/completions"
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """What this endpoint takes; learned from its first refusal that names a field."""
+
+    limit_field: str = "max_tokens"
+    asks_usage: bool = True
+    sends_temperature: bool = True
+
+    def after(self, complaint: Complaint) -> _Dialect | None:
+        """Return the dialect that a refusal asks for, None when it asks for nothing else."""
+        words = f"{complaint.codes} {complaint.text}"
+        if "max_completion_tokens" in words and self.limit_field == "max_tokens":
+            learned = replace(self, limit_field="max_completion_tokens")
+        elif "stream_options" in words:
+            learned = replace(self, asks_usage=False)
+        elif "temperature" in words:
+            learned = replace(self, sends_temperature=False)
+        else:
+            return None
+        return learned if learned != self else None
+
+
+class ChatCompletions:
+    """One model behind one chat-completions endpoint.
+
+    `prices` are the user's own; `name` replaces the address in `route`, which never shows a key.
+    Raises: SettingsError when the address or the key cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key: str = "",
+        model: str,
+        window_tokens: int,
+        supports_tools: bool = True,
+        prices: OwnPrices = (),
+        name: str = "",
+    ) -> None:
+        self._model = model
+        self._window_tokens = window_tokens
+        self._supports_tools = supports_tools
+        self._prices = prices
+        route = f"{model} at {name or bare_url(base_url)}"
+        self._endpoint = Endpoint(base_url, api_key, route)
+        self._transport = Transport(self._endpoint)
+        self._encoder = RowEncoder(route)
+        self._dialect = _Dialect()
+
+    @property
+    def model(self) -> str:
+        """The model id that is sent."""
+        return self._model
+
+    @property
+    def route(self) -> str:
+        """Model and endpoint, without any key."""
+        return self._endpoint.route
+
+    @property
+    def window_tokens(self) -> int:
+        """The model's window."""
+        return self._window_tokens
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether tools may be offered."""
+        return self._supports_tools
+
+    def complete(self, request: ModelRequest, *, limits: Limits, watch: CallWatch) -> ModelReply:
+        """Send one request and return the whole answer; see `Provider.complete`."""
+        with Call(limits, watch, self.route) as call:
+            call.check()
+            return send_with_retries(
+                lambda: self._send(request, call), call=call, retries=limits.retries
+            )
+
+    def price(self, usage: TokenUsage) -> float | None:
+        """Return the cost of a call in US dollars, or None when the price is unknown."""
+        return price_of(usage, self._model, self._endpoint, self._prices)
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._transport.close()
+
+    def _send(self, request: ModelRequest, call: Call) -> ModelReply:
+        """Send once, and again for each field that the endpoint turns out not to take."""
+        while True:
+            dialect = self._dialect
+            reply = self._exchange(request, dialect, call)
+            if not isinstance(reply, Complaint):
+                return reply
+            learned = dialect.after(reply)
+            if learned is None:
+                raise self._fault(400, reply, {})
+            self._dialect = learned
+
+    def _exchange(
+        self, request: ModelRequest, dialect: _Dialect, call: Call
+    ) -> ModelReply | Complaint:
+        """Send one HTTP request; return the answer, or what a status 400 complains about."""
+        body = self._encoder.body(request.messages, self._fields(request, dialect))
+        accept = "text/event-stream" if request.stream else "application/json"
+        with self._transport.send(call, _PATH, body, accept=accept) as incoming:
+            if incoming.ok:
+                return self._read(incoming, call.watch)
+            complaint = read_complaint(incoming.read_whole())
+            if incoming.status == 400 and dialect.after(complaint) is not None:
+                return complaint
+            raise self._fault(incoming.status, complaint, incoming.headers)
+
+    def _fields(self, request: ModelRequest, dialect: _Dialect) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "model": self._model,
+            dialect.limit_field: request.max_tokens,
+            "stream": request.stream,
+        }
+        if request.stream and dialect.asks_usage:
+            fields["stream_options"] = {"include_usage": True}
+        if request.temperature is not None and dialect.sends_temperature:
+            fields["temperature"] = request.temperature
+        if request.tools:
+            fields["tools"] = list(request.tools)
+        return fields
+
+    def _read(self, incoming: Incoming, watch: CallWatch) -> ModelReply:
+        reader = AnswerReader(
+            ReplyPieces(self._model, self.route),
+            watch,
+            on_complaint=lambda complaint: self._fault(None, complaint, {}),
+            on_unreadable=lambda said: unreadable_answer(
+                said, route=self.route, key=self._endpoint.key
+            ),
+        )
+        return reader.read(incoming)
+
+    def _fault(
+        self, status: int | None, complaint: Complaint, headers: Mapping[str, str]
+    ) -> ProviderError:
+        return fault_of_answer(
+            status, complaint, headers=headers, route=self.route, key=self._endpoint.key
+        )

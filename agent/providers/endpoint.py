@@ -1,0 +1,59 @@
+"""Where a wire sends to, and how that is shown without showing a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from agent.base.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The root of an API. `key` is sent and never shown; `route` is what people read.
+
+    Raises: SettingsError when the address or the key cannot be sent to or with.
+    """
+
+    base_url: str = field(repr=False)
+    key: str = field(repr=False)
+    route: str
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise SettingsError(
+                f"model.base_url {bare_url(self.base_url)!r} is no http or https address; "
+                "set it to one such as 'https://host/v1'"
+            )
+        if not (self.key.isascii() and self.key.isprintable() and " " not in self.key):
+            raise SettingsError(
+                "model.api_key holds a space or another character that no header can carry; "
+                "copy the key again"
+            )
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return urlsplit(self.base_url).scheme
+
+    @property
+    def host(self) -> str:
+        """The host name, in lower case."""
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the endpoint is this machine: no proxy stands between, no price list knows it."""
+        return self.host.startswith("127.") or self.host in {"localhost", "::1"}
+
+    def url(self, path: str) -> str:
+        """Return the address of `path`, which begins with a slash."""
+        return self.base_url.rstrip("/") + path
+
+
+def bare_url(url: str) -> str:
+    """Return an address without user, password, query and fragment, where keys may stand."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}".rstrip("/") if parts.scheme else parts.path

@@ -1,0 +1,40 @@
+"""What a call costs in US dollars: the user's own prices first, then the bundled price list.
+
+An unknown price is None, never 0. The list takes long to load, so it is loaded at the first price.
+"""
+
+from __future__ import annotations
+
+from agent.providers.endpoint import Endpoint, bare_url
+from agent.providers.protocol import TokenUsage
+
+OwnPrices = tuple[tuple[str, float, float], ...]
+"""(model, dollars a million input tokens, dollars a million output tokens)."""
+
+_MILLION = 1_000_000
+
+
+def price_of(usage: TokenUsage, model: str, endpoint: Endpoint, own: OwnPrices) -> float | None:
+    """Return the cost of one call of `model` at `endpoint`, or None when its price is unknown.
+
+    A model's name alone is no price: what an unknown host asks for it is unknown.
+    """
+    for name, input_price, output_price in own:
+        if name == model:
+            return (usage.prompt * input_price + usage.completion * output_price) / _MILLION
+    return None if endpoint.is_loopback else _listed_price(usage, model, endpoint)
+
+
+def _listed_price(usage: TokenUsage, model: str, endpoint: Endpoint) -> float | None:
+    from genai_prices import Usage, calc_price
+
+    counted = Usage(
+        input_tokens=usage.prompt,
+        output_tokens=usage.completion,
+        cache_read_tokens=min(usage.cached, usage.prompt),
+    )
+    try:
+        price = calc_price(counted, model_ref=model, provider_api_url=bare_url(endpoint.base_url))
+    except LookupError:
+        return None
+    return float(price.total_price)

@@ -1,0 +1,194 @@
+"""Puts a chat-completions answer together, from the pieces of a stream or from one whole body.
+
+Tolerant of what servers do (repeated or missing ids and names, calls without index, usage in any
+chunk, other words for a finish); strict about nothing but JSON. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from agent.base.messages import Message, clean_text
+from agent.providers.protocol import Delta, ModelReply, TokenUsage
+from agent.providers.reasoning import ReasoningPieces
+from agent.providers.text import join_text
+
+_FINISH = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+    "safety": "content_filter",
+    "sensitive": "content_filter",
+}
+
+
+@dataclass
+class _CallPieces:
+    """One tool call while it arrives."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        self.id = self.id or _text(piece.get("id"))
+        function = piece.get("function")
+        if not isinstance(function, Mapping):
+            return
+        name = _text(function.get("name"))
+        if name and name != self.name and not self.arguments:
+            self.name += name
+        arguments = function.get("arguments")
+        if arguments:
+            is_text = isinstance(arguments, str)
+            self.arguments.append(arguments if is_text else orjson.dumps(arguments).decode())
+
+    def whole(self) -> dict[str, Any]:
+        return {
+            "id": self.id or f"call_{uuid.uuid4().hex[:24]}",
+            "type": "function",
+            "function": {
+                "name": clean_text(self.name),
+                "arguments": join_text(self.arguments) or "{}",
+            },
+        }
+
+
+class ReplyPieces:
+    """Collects an answer; `add` takes each object that arrives and returns what is new in it."""
+
+    def __init__(self, model: str, route: str) -> None:
+        self._model = model
+        self._route = route
+        self._id = ""
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning = ReasoningPieces()
+        self._calls: list[_CallPieces] = []
+        self._by_index: dict[int, _CallPieces] = {}
+        self._usage: TokenUsage | None = None
+        self._finish: str | None = None
+        self.begun = False
+        """Whether anything of an answer has arrived."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finish reason has arrived: a connection that breaks now loses nothing."""
+        return self._finish is not None
+
+    def add(self, part: Mapping[str, Any]) -> Delta | None:
+        """Take in one chunk of a stream, or a whole answer; return the new text, None for none."""
+        self.begun = True
+        self._id = self._id or _text(part.get("id"))
+        self._model = _text(part.get("model")) or self._model
+        self._usage = read_usage(part.get("usage")) or self._usage
+        choices = part.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, Mapping):
+            return None
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self._finish = _FINISH.get(reason.lower(), "stop")
+        said = choice.get("delta") or choice.get("message")
+        return self._say(said) if isinstance(said, Mapping) else None
+
+    def _say(self, said: Mapping[str, Any]) -> Delta | None:
+        text = content_text(said.get("content"))
+        refusal = _text(said.get("refusal"))
+        reasoning = self._reasoning.add(said)
+        if text:
+            self._text.append(text)
+        if refusal:
+            self._refusal.append(refusal)
+        calls = said.get("tool_calls")
+        if isinstance(calls, list):
+            for piece in calls:
+                if isinstance(piece, Mapping):
+                    self._call_of(piece).add(piece)
+        if not (text or refusal or reasoning):
+            return None
+        return Delta(text=clean_text(text + refusal), reasoning=clean_text(reasoning))
+
+    def _call_of(self, piece: Mapping[str, Any]) -> _CallPieces:
+        """Return the call that a piece belongs to: by index, by id, or the one before it.
+
+        Some servers send every call with index 0 and a whole call in each piece: an id that
+        differs, with a name, begins a new call.
+        """
+        index, call_id = piece.get("index"), _text(piece.get("id"))
+        function = piece.get("function")
+        has_name = isinstance(function, Mapping) and bool(function.get("name"))
+        if isinstance(index, int):
+            found = self._by_index.get(index)
+        else:
+            same_id = (call for call in self._calls if call_id and call.id == call_id)
+            found = next(same_id, None if call_id or not self._calls else self._calls[-1])
+        is_other = found is not None and found.id and call_id and found.id != call_id and has_name
+        if found is None or is_other:
+            found = _CallPieces()
+            self._calls.append(found)
+            if isinstance(index, int):
+                self._by_index[index] = found
+        return found
+
+    def whole(self) -> ModelReply:
+        """Return the answer so far; without a finish reason it counts as truncated."""
+        text = join_text(self._text)
+        finish = self._finish
+        if self._refusal:
+            text = text or join_text(self._refusal)
+            finish = "content_filter"
+        message: Message = {"role": "assistant", "content": text}
+        calls = [call.whole() for call in self._calls if call.name]
+        if calls:
+            message["tool_calls"] = calls
+        if finish in {"stop", "tool_calls"}:
+            finish = "tool_calls" if calls else "stop"
+        reasoning = self._reasoning.whole(self._route)
+        if reasoning:
+            message["_reasoning"] = reasoning
+        return ModelReply(message, finish, self._usage, self._model, self._id)
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a content value: a string or, from some servers, a list of parts."""
+    if isinstance(content, list):
+        parts = (part for part in content if isinstance(part, Mapping))
+        return "".join(_text(part.get("text")) for part in parts)
+    return _text(content)
+
+
+def read_usage(usage: Any) -> TokenUsage | None:
+    """Return the provider's count, or None when it gave none that can be read."""
+    if not isinstance(usage, Mapping):
+        return None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(prompt, int) or not isinstance(completion, int):
+        return None
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    return TokenUsage(
+        prompt=prompt,
+        completion=completion,
+        cached=cached or _count(usage, "prompt_cache_hit_tokens"),
+        reasoning=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+    )
+
+
+def _count(holder: Any, name: str) -> int:
+    value = holder.get(name) if isinstance(holder, Mapping) else None
+    return value if isinstance(value, int) else 0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
