@@ -13,9 +13,14 @@ from agent.base.settings import ToolSettings
 
 
 class Access(Enum):
-    """What a tool does to the world; approval depends on it."""
+    """What a tool does to the world; approval depends on it.
+
+    `OWN` changes only what the agent keeps for itself (its task list, its notes in `memory.md`),
+    never a user's file, and is not asked for.
+    """
 
     READ = "read"
+    OWN = "own"
     WRITE = "write"
     EXECUTE = "execute"
 
