@@ -16,16 +16,13 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from agent.testing.network import LoopbackOnly
 from agent.testing.stub_server import StubModelServer
-
-if TYPE_CHECKING:
-    from hermes_state import SessionDB
+from hermes_state import SessionDB
 
 _network = LoopbackOnly()
 
@@ -119,7 +116,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 # -- no network ---------------------------------------------------------------------------------
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    for mark, (need, _is_found) in _NEEDS.items():
+        config.addinivalue_line("markers", f"{mark}: needs {need}")
     _network.__enter__()
 
 
@@ -204,8 +203,6 @@ def stub() -> Iterator[StubModelServer]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SessionDB]:
     """An empty SQLite store, closed afterwards."""
-    from hermes_state import SessionDB
-
     database = SessionDB(db_path=tmp_path / "state.db")
     yield database
     database.close()

@@ -153,7 +153,7 @@ def _order_fault(message: Mapping[str, Any], index: int, side: str, open_calls: 
     if role in ("system", "developer"):
         return "a system message may only be the first" if index else ""
     if side in ("", "system", "developer") and role != "user":
-        return f"the first message after the system message must be of role 'user', not {role!r}"
+        return f"the first turn must be of role 'user', not {role!r}"
     if role == side:
         return f"roles must alternate: two messages of role {role!r} in a row"
     return ""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agent.testing.builders import call
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 
@@ -204,3 +205,152 @@ def test_a_refused_request_takes_nothing_from_the_script(stub: StubModelServer) 
         json.loads(raw)["error"]["message"] == "messages is empty; at least one message is needed"
     )
     assert b"first" in _post(stub)[1]
+
+
+def test_tool_calls_come_in_pieces(stub: StubModelServer) -> None:
+    made = call("write_file", {"path": "a.txt", "text": "some longer text"}, call_id="t1")
+    other = call("list_files", {}, call_id="t2")
+    stub.script([Reply(text=None, tool_calls=[made, other])] * 2)
+    events = _events(_post(stub, stream=True)[1])
+    joined: dict[int, dict[str, str]] = {}
+    for event in events:
+        for piece in event["choices"][0]["delta"].get("tool_calls", ()):
+            into = joined.setdefault(piece["index"], {"id": "", "name": "", "arguments": ""})
+            into["id"] += piece.get("id", "")
+            into["name"] += piece["function"].get("name", "")
+            into["arguments"] += piece["function"]["arguments"]
+    assert list(joined.values()) == [
+        {"id": each["id"], **each["function"]} for each in (made, other)
+    ]
+    assert len(events) > 6
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    message = json.loads(_post(stub)[1])["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": None, "tool_calls": [made, other]}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_can_have_no_choices(stub: StubModelServer, streamed: bool) -> None:
+    stub.script([Reply(choices_empty=True)])
+    _, raw = _post(stub, stream=streamed)
+    answers = _events(raw) if streamed else [json.loads(raw)]
+    assert [answer["choices"] for answer in answers] == [[]]
+
+
+def test_a_stream_can_be_ignored_and_a_finish_left_out(stub: StubModelServer) -> None:
+    stub.script([Reply(text="whole", ignore_stream=True, usage=None), Reply(finish=None)])
+    answer = json.loads(_post(stub, stream=True)[1])
+    assert answer["choices"][0]["message"]["content"] == "whole"
+    assert "usage" not in answer
+    events = _events(_post(stub, stream=True)[1])
+    assert {event["choices"][0]["finish_reason"] for event in events} == {None}
+
+
+def test_a_raw_body_goes_out_as_it_is(stub: StubModelServer) -> None:
+    body = b"<html>Bad gateway</html>"
+    stub.script([Reply(raw_body=body, status=502, headers={"Content-Type": "text/html"})])
+    assert _post(stub) == (502, body)
+
+
+def test_given_pieces_and_usage_go_out_as_they_are(stub: StubModelServer) -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    stub.script([Reply(chunks=["a", "", "bc"], usage=usage)] * 2)
+    events = _events(_post(stub, stream=True, stream_options={"include_usage": True})[1])
+    pieces = [event["choices"][0]["delta"].get("content") for event in events[1:4]]
+    assert (pieces, events[-1]["usage"]) == (["a", "", "bc"], usage)
+    assert json.loads(_post(stub)[1])["choices"][0]["message"]["content"] == "abc"
+
+
+def test_silence_can_precede_the_headers_or_fall_in_mid_stream(stub: StubModelServer) -> None:
+    stub.script(
+        [
+            Reply(before_first_byte_s=60, headers_first=False),
+            Reply(text="x" * 100, stall_after_chars=24),
+        ]
+    )
+    for has_status in (False, True):
+        connection = _open(stub)
+        body = json.dumps({"model": "m", "messages": HELLO, "stream": True})
+        connection.request("POST", "/v1/chat/completions", body)
+        request = stub.wait_for_requests(1 + has_status)[-1]
+        if has_status:
+            response = connection.getresponse()
+            arrived = b"".join(response.readline() for _ in range(6))
+            assert arrived.count(b'"content":"xxxxxxxxxxxx"') == 2
+            response.close()
+        connection.close()
+        assert request.done.wait(5)
+        assert (request.status, request.client_closed_at is not None) == (
+            200 if has_status else None,
+            True,
+        )
+
+
+def test_a_delay_stands_before_each_further_frame(stub: StubModelServer) -> None:
+    stub.script([Reply(chunks=["a", "b", "c"], chunk_delay_s=0.02)])
+    began_at = time.monotonic()
+    _post(stub, stream=True)
+    assert time.monotonic() - began_at >= 5 * 0.02
+
+
+def test_each_model_has_its_own_window(stub: StubModelServer) -> None:
+    stub.script([], model="stub-summary", window_tokens=10)
+    long = [{"role": "user", "content": "x" * 400}]
+    assert _post(stub, messages=long)[0] == 200
+    status, raw = _post(stub, messages=long, model="stub-summary")
+    assert (status, json.loads(raw)["error"]) == (
+        400,
+        {
+            "message": "This model's maximum context length is 10 tokens. "
+            "However, your messages resulted in 104 tokens.",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "context_length_exceeded",
+        },
+    )
+    assert stub.requests[-1].refusal.endswith("104 tokens.")
+
+
+def test_a_lax_server_answers_what_a_strict_one_refuses() -> None:
+    with StubModelServer(strict=False) as stub:
+        assert _post(stub, messages=[])[0] == 200
+        assert stub.requests[0].refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"{", "the body is no JSON: "),
+        (b"[]", "the body must be a JSON object, not list"),
+        (b"\xff", "the body is no JSON: "),
+        (
+            b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+            "the body holds a lone surrogate",
+        ),
+    ],
+)
+def test_a_broken_body_gets_400(stub: StubModelServer, raw: bytes, why: str) -> None:
+    connection = _open(stub)
+    connection.request("POST", "/v1/chat/completions", raw)
+    response = connection.getresponse()
+    assert response.status == 400
+    assert json.loads(response.read())["error"]["message"].startswith(why)
+    connection.close()
+
+
+def test_a_request_is_recorded_whole(stub: StubModelServer) -> None:
+    before = time.monotonic()
+    _post(stub, temperature=0)
+    [request] = stub.requests
+    assert request.done.wait(5)
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert request.body == json.loads(request.raw)
+    assert request.messages == HELLO
+    assert request.headers["content-length"] == str(len(request.raw))
+    assert (request.status, request.client_closed_at) == (200, None)
+    assert request.finished_at is not None
+    assert before <= request.arrived_at <= request.finished_at
+
+
+def test_waiting_for_requests_that_do_not_come_names_the_counts(stub: StubModelServer) -> None:
+    with pytest.raises(TimeoutError, match=r"^0 of 2 requests arrived within 0\.01 s$"):
+        stub.wait_for_requests(2, timeout_s=0.01)
