@@ -24,6 +24,8 @@ PASS_KINDS = frozenset({"summary", "micro", "mechanical"})
 
 def clean_text(text: str) -> str:
     """Return `text` with lone surrogates and NUL replaced by U+FFFD; the same object when clean."""
+    if text.isascii() and "\x00" not in text:
+        return text
     return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text
 
 
