@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.base.errors import UnknownSession
 from agent.base.messages import Message
 from agent.base.tokens import estimate_message
 from agent.sessions import statements as sql
 from agent.sessions.blobs import Blob, pack_result, show_excerpt, store_blob
+from agent.sessions.places import unknown_session
 from agent.sessions.rows import EncodedRow, Values, encode_row
 from agent.sessions.sqlite import Connection
 
@@ -44,41 +44,35 @@ def accept(
     connection: Connection, session_id: str, batch: Sequence[Incoming], now: float
 ) -> list[Message]:
     """Insert rows at the end of a session's conversation and return them as stored."""
-    count = len(batch)
-    taken = connection.execute(sql.TAKE_SEQS, (count, count, now, session_id)).fetchone()
-    if taken is None:
-        raise UnknownSession(f"no session {session_id!r}; see `hermes sessions list`")
-    conversation_id, watermark = taken
-    stored = []
-    for seq, incoming in enumerate(batch, start=watermark - count + 1):
-        stored.append(_insert(connection, session_id, conversation_id, seq, incoming, now))
+    found = connection.execute(sql.LAST_SEQ, (session_id,)).fetchone()
+    if found is None:
+        raise unknown_session(session_id)
+    conversation_id, watermark = found
+    stored = [
+        _insert(connection, conversation_id, Origin(session_id, seq, "message", now), incoming)
+        for seq, incoming in enumerate(batch, start=watermark + 1)
+    ]
+    count, tokens = len(stored), sum(message["_tokens"] for message in stored)
     connection.execute(
-        sql.COUNT_LIVE,
-        (count, sum(message["_tokens"] for message in stored), conversation_id),
+        sql.COUNT_ACCEPTED, (watermark + count, count, count, tokens, now, conversation_id)
     )
     return stored
 
 
 def _insert(
-    connection: Connection,
-    session_id: str,
-    conversation_id: int,
-    seq: int,
-    incoming: Incoming,
-    now: float,
+    connection: Connection, conversation_id: int, origin: Origin, incoming: Incoming
 ) -> Message:
     message = dict(incoming.row.message)
     values, tokens, blob = incoming.row.values, incoming.tokens, incoming.blob
     if blob is not None:
         store_blob(connection, blob)
-        message["content"] = show_excerpt(message["content"], seq)
+        message["content"] = show_excerpt(message["content"], origin.seq)
         message["_blob"] = blob.sha256
         tokens = estimate_message(message)
         values = (values[0], message["content"], *values[2:])
-    origin = Origin(session_id, seq, "message", now)
     row_id = insert_row(connection, origin, values, tokens, blob)
-    connection.execute(sql.NEW_PLACE, (conversation_id, seq, row_id, tokens, None))
-    message.update(_row_id=row_id, _seq=seq, _tokens=tokens, _at=now)
+    connection.execute(sql.NEW_PLACE, (conversation_id, origin.seq, row_id, tokens, None))
+    message.update(_row_id=row_id, _seq=origin.seq, _tokens=tokens, _at=origin.at)
     return message
 
 

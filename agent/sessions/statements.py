@@ -35,11 +35,13 @@ END_SESSION: Final = (
 )
 
 # -- rows and places ------------------------------------------------------------------------
-TAKE_SEQS: Final = """
-UPDATE conversations SET watermark = watermark + ?, accepted_count = accepted_count + ?,
-    last_active_at = ?
-WHERE id = (SELECT conversation_id FROM sessions WHERE id = ?)
-RETURNING id, watermark"""
+LAST_SEQ: Final = """
+SELECT c.id, c.watermark FROM sessions s JOIN conversations c ON c.id = s.conversation_id
+WHERE s.id = ?"""
+COUNT_ACCEPTED: Final = """
+UPDATE conversations SET watermark = ?, accepted_count = accepted_count + ?,
+    live_count = live_count + ?, live_tokens = live_tokens + ?, last_active_at = ?
+WHERE id = ?"""
 COUNT_LIVE: Final = """
 UPDATE conversations SET live_count = live_count + ?, live_tokens = live_tokens + ?
 WHERE id = ?"""
