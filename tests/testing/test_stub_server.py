@@ -326,6 +326,10 @@ def test_a_lax_server_answers_what_a_strict_one_refuses() -> None:
             b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
             "the body holds a lone surrogate",
         ),
+        (
+            b'{"messages": [{"role": "user", "content": "\xed\xa0\x80"}]}',
+            "the body holds a lone surrogate",
+        ),
     ],
 )
 def test_a_broken_body_gets_400(stub: StubModelServer, raw: bytes, why: str) -> None:
