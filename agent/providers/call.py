@@ -179,7 +179,7 @@ _PASSED: dict[Phase, tuple[type[ProviderError], str]] = {
     ),
     Phase.UPLOAD: (
         CallTimeout,
-        "{route} took none of the request for {limit:g} s; try again or raise the first-token limit",
+        "{route} took nothing of the request for {limit:g} s; try again or raise that limit",
     ),
     Phase.FIRST_BYTE: (
         CallTimeout,

@@ -1,0 +1,123 @@
+"""From settings to a provider: which wire, which window. Touches no network until a call.
+
+A new wire is one line in `_WIRES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.base.errors import SettingsError
+from agent.base.settings import LocalSettings, ModelSettings
+from agent.providers.call import Call
+from agent.providers.chat_completions import ChatCompletions
+from agent.providers.endpoint import Endpoint, bare_url
+from agent.providers.failures import fault_of_answer, read_complaint, unreadable_answer
+from agent.providers.local import LocalModel
+from agent.providers.protocol import CallWatch, Limits, Provider
+from agent.providers.text import load_json
+from agent.providers.transport import Transport
+from agent.providers.windows import SMALLEST_WINDOW_TOKENS, known_window
+
+_LISTING_LIMITS = Limits(connect_s=5.0, first_byte_s=10.0, idle_s=10.0, total_s=20.0, retries=0)
+
+
+def open_route(model: ModelSettings, local: LocalSettings) -> Provider:
+    """Return the provider that the settings name: the embedded model when they name nothing.
+
+    Raises: SettingsError that names the key, the value and what to set.
+    """
+    mode = "local" if _names_nothing(model) else model.api_mode
+    if mode not in _WIRES:
+        raise SettingsError(
+            f"model.api_mode {mode!r} is unknown; set it to one of: {', '.join(sorted(_WIRES))}"
+        )
+    return _WIRES[mode](model, local)
+
+
+def list_models(model: ModelSettings) -> list[str]:
+    """Return the ids of the models that the endpoint offers, in its order; none when embedded.
+
+    Raises: ProviderError when the endpoint cannot be asked.
+    """
+    if _names_nothing(model) or model.api_mode == "local":
+        return []
+    _require_endpoint(model)
+    endpoint = Endpoint(model.base_url, model.api_key, bare_url(model.base_url))
+    transport = Transport(endpoint)
+    try:
+        with (
+            Call(_LISTING_LIMITS, CallWatch(), endpoint.route) as call,
+            transport.send(call, "/models", None, accept="application/json") as incoming,
+        ):
+            body = incoming.read_whole()
+            if not incoming.ok:
+                raise fault_of_answer(
+                    incoming.status,
+                    read_complaint(body),
+                    headers=incoming.headers,
+                    route=endpoint.route,
+                    key=endpoint.key,
+                )
+    finally:
+        transport.close()
+    return _ids(body, endpoint)
+
+
+def _ids(body: bytes, endpoint: Endpoint) -> list[str]:
+    try:
+        listing = load_json(body)
+    except ValueError:
+        listing = None
+    entries = listing.get("data") if isinstance(listing, dict) else listing
+    if not isinstance(entries, list):
+        shown = body[:200].decode("utf-8", "replace")
+        raise unreadable_answer(shown, route=endpoint.route, key=endpoint.key)
+    return [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]
+
+
+def _names_nothing(model: ModelSettings) -> bool:
+    return not (model.base_url or model.api_key or model.name)
+
+
+def _require_endpoint(model: ModelSettings) -> None:
+    if not model.base_url:
+        key = "model.name" if model.name else "model.api_key"
+        shown = f" {model.name!r}" if model.name else ""
+        raise SettingsError(
+            f"{key}{shown} is set but model.base_url is not; set model.base_url to the endpoint, "
+            "such as 'https://host/v1'"
+        )
+
+
+def _open_chat_completions(model: ModelSettings, _local: LocalSettings) -> Provider:
+    _require_endpoint(model)
+    if not model.name:
+        raise SettingsError(
+            f"model.name is not set for {bare_url(model.base_url)}; "
+            "set it to one of the endpoint's models"
+        )
+    window_tokens = model.context_length or known_window(model.name)
+    if window_tokens < SMALLEST_WINDOW_TOKENS:
+        raise SettingsError(
+            f"model.context_length {window_tokens} is too small; "
+            f"set it to {SMALLEST_WINDOW_TOKENS} or more"
+        )
+    return ChatCompletions(
+        base_url=model.base_url,
+        api_key=model.api_key,
+        model=model.name,
+        window_tokens=window_tokens,
+        supports_tools=model.tool_support,
+        prices=model.prices,
+    )
+
+
+def _open_local(_model: ModelSettings, local: LocalSettings) -> Provider:
+    return LocalModel(local)
+
+
+_WIRES: dict[str, Callable[[ModelSettings, LocalSettings], Provider]] = {
+    "chat_completions": _open_chat_completions,
+    "local": _open_local,
+}
