@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import orjson
+
 from agent.base.errors import CallCancelled
 from agent.base.messages import Message, wire_message
 from agent.providers.protocol import CallWatch, Delta, Limits, ModelReply, ModelRequest, TokenUsage
@@ -123,7 +125,8 @@ class ScriptedProvider:
         if reply.tool_calls:
             message["tool_calls"] = [dict(call) for call in reply.tool_calls]
         if reply.reasoning:
-            message["_reasoning"] = reply.reasoning
+            kept = {"route": self.route, "fields": {"reasoning": reply.reasoning}}
+            message["_reasoning"] = orjson.dumps(kept).decode()
         finish = reply.finish
         if finish == "auto":
             finish = "tool_calls" if reply.tool_calls else "stop"

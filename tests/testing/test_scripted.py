@@ -46,7 +46,7 @@ def test_a_reply_carries_calls_reasoning_and_the_strict_count() -> None:
             "role": "assistant",
             "content": None,
             "tool_calls": [made],
-            "_reasoning": "hmm",
+            "_reasoning": '{"route":"scripted/scripted","fields":{"reasoning":"hmm"}}',
         },
         finish_reason="tool_calls",
         usage=usage,

@@ -88,7 +88,7 @@ def test_the_server_hears_at_once_when_the_client_leaves_a_silence(stub: StubMod
     connection.close()
     assert request.done.wait(5)
     assert request.client_closed_at is not None
-    assert request.client_closed_at - left_at < 0.2
+    assert request.client_closed_at - left_at < 1.0
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -118,10 +118,16 @@ def test_a_silence_ends_when_the_test_releases_it(stub: StubModelServer) -> None
 
 
 def test_comment_lines_go_out_during_a_silence(stub: StubModelServer) -> None:
-    stub.script([Reply(before_first_byte_s=0.1, comments_every_s=0.02)])
-    _, raw = _post(stub, stream=True)
-    assert raw.startswith(b": keep-alive\n\n: keep-alive\n\n")
-    assert raw.endswith(b"data: [DONE]\n\n")
+    release = threading.Event()
+    stub.script([Reply(before_first_byte_s=60, comments_every_s=0.01, release=release)])
+    connection = _open(stub)
+    body = json.dumps({"model": "m", "messages": HELLO, "stream": True})
+    connection.request("POST", "/v1/chat/completions", body)
+    response = connection.getresponse()
+    assert [response.readline() for _ in range(4)] == [b": keep-alive\n", b"\n"] * 2
+    release.set()
+    assert response.read().endswith(b"data: [DONE]\n\n")
+    connection.close()
 
 
 def test_a_reset_breaks_the_answer_in_the_middle(stub: StubModelServer) -> None:
