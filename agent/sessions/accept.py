@@ -11,12 +11,15 @@ from agent.sessions import statements as sql
 from agent.sessions.blobs import Blob, pack_result, show_excerpt, store_blob
 from agent.sessions.places import unknown_session
 from agent.sessions.rows import EncodedRow, Values, encode_row
-from agent.sessions.sqlite import Connection
+from agent.sessions.sqlite import Connection, insert_id
 
 
 @dataclass(frozen=True)
 class Incoming:
-    """A message made ready outside the transaction: encoded, counted, compressed."""
+    """A message made ready outside the transaction: encoded, counted, compressed.
+
+    `tokens` is 0 beside a blob, whose excerpt is not known before its seq is.
+    """
 
     row: EncodedRow
     tokens: int
@@ -44,10 +47,10 @@ def accept(
     connection: Connection, session_id: str, batch: Sequence[Incoming], now: float
 ) -> list[Message]:
     """Insert rows at the end of a session's conversation and return them as stored."""
-    found = connection.execute(sql.LAST_SEQ, (session_id,)).fetchone()
-    if found is None:
+    end = connection.execute(sql.END_OF, (session_id,)).fetchone()
+    if end is None:
         raise unknown_session(session_id)
-    conversation_id, watermark = found
+    conversation_id, watermark = end
     stored = [
         _insert(connection, conversation_id, Origin(session_id, seq, "message", now), incoming)
         for seq, incoming in enumerate(batch, start=watermark + 1)
@@ -85,9 +88,5 @@ def insert_row(
 ) -> int:
     """Insert one row of `messages` and return its id."""
     came_from = (origin.session_id, origin.seq, origin.kind)
-    cursor = connection.execute(
-        sql.NEW_ROW,
-        (*came_from, *values, origin.at, tokens, blob.sha256 if blob else None),
-    )
-    row_id: int = cursor.fetchone()[0]
-    return row_id
+    sha256 = blob.sha256 if blob else None
+    return insert_id(connection, sql.NEW_ROW, (*came_from, *values, origin.at, tokens, sha256))

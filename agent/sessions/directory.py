@@ -14,7 +14,7 @@ from agent.sessions import statements as sql
 from agent.sessions.places import unknown_session
 from agent.sessions.records import SessionRecord
 from agent.sessions.rows import dump_json
-from agent.sessions.sqlite import Connection
+from agent.sessions.sqlite import Connection, insert_id
 
 _NAMED_SESSIONS = 5
 
@@ -41,7 +41,7 @@ def create_session(connection: Connection, new: NewSession, now: float) -> None:
     if connection.execute(sql.CONVERSATION_OF, (new.session_id,)).fetchone() is not None:
         return
     _require_free_title(connection, new.session_id, new.title)
-    conversation_id = connection.execute(sql.NEW_CONVERSATION, (now,)).fetchone()[0]
+    conversation_id = insert_id(connection, sql.NEW_CONVERSATION, (now,))
     connection.execute(
         sql.NEW_SESSION,
         (

@@ -1,5 +1,7 @@
 """The SQL text of the store, once. Placeholders are `?`; nothing here is special to SQLite.
 
+Statements that make a row with a numeric id go through the driver's `insert_id`.
+
 Search and the schema are not here: they differ by database.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 # -- sessions -------------------------------------------------------------------------------
-NEW_CONVERSATION: Final = "INSERT INTO conversations (last_active_at) VALUES (?) RETURNING id"
+NEW_CONVERSATION: Final = "INSERT INTO conversations (last_active_at) VALUES (?)"
 NEW_SESSION: Final = """
 INSERT INTO sessions (id, conversation_id, source, model, model_config, system_prompt,
     parent_session_id, title, started_at, origin, cwd)
@@ -35,7 +37,7 @@ END_SESSION: Final = (
 )
 
 # -- rows and places ------------------------------------------------------------------------
-LAST_SEQ: Final = """
+END_OF: Final = """
 SELECT c.id, c.watermark FROM sessions s JOIN conversations c ON c.id = s.conversation_id
 WHERE s.id = ?"""
 COUNT_ACCEPTED: Final = """
@@ -48,7 +50,7 @@ WHERE id = ?"""
 NEW_ROW: Final = """
 INSERT INTO messages (session_id, seq, kind, role, content, extra, tool_calls, tool_call_id,
     tool_name, reasoning, model, finish_reason, usage, created_at, tokens, blob)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 NEW_PLACE: Final = (
     "INSERT INTO places (conversation_id, seq, row_id, tokens, made_by) VALUES (?, ?, ?, ?, ?)"
 )
