@@ -64,11 +64,11 @@ class Line:
 
     def send_plain(self, data: bytes) -> None:
         """Send bytes without chunk framing. Raises: ClientGone."""
-        self._look(0.0)
+        self.look(0.0)
         try:
             self._connection.sendall(data)
         except OSError as error:
-            self._look(0.0)
+            self.look(0.0)
             raise ClientGone from error
 
     def end_chunks(self) -> None:
@@ -98,10 +98,13 @@ class Line:
                 self.send(COMMENT)
                 comment_at += comments_every_s
             wait_s = max(0.0, min(ends_at, comment_at) - now)
-            self._look(wait_s if release is None else min(wait_s, _RELEASE_LOOK_S))
+            self.look(wait_s if release is None else min(wait_s, _RELEASE_LOOK_S))
 
-    def _look(self, wait_s: float) -> None:
-        """Wait for the client to leave or the server to stop, at most `wait_s` (inf: for ever)."""
+    def look(self, wait_s: float) -> None:
+        """Wait for the client to leave or the server to stop, at most `wait_s` (inf: for ever).
+
+        Raises: ClientGone, ServerStopped when that happened.
+        """
         timeout = None if wait_s == math.inf else wait_s
         ready = {key.fileobj for key, _ in self._selector.select(timeout)}
         if self._woken in ready:

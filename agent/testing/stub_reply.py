@@ -50,7 +50,8 @@ class Reply:
     chunks: Sequence[str] | None = None
     """The exact text pieces of a streamed answer instead of a few characters each."""
     reset_after_chars: int | None = None
-    """Reset the connection once this many characters of the answer were sent."""
+    """Reset the connection once this many characters of the answer were sent; of an answer that
+    is not streamed, once this many bytes of the body were."""
     close_without_finish: bool = False
     """Send the whole text, then end the body by closing: no finish frame, no `[DONE]`, and no
     length or chunk framing that would tell the client."""
@@ -85,7 +86,7 @@ class RecordedRequest:
     """The parsed JSON object; empty when there was none."""
     status: int | None = None
     refusal: str = ""
-    """Why strict mode refused it; empty when it did not."""
+    """Why it was refused, by strict mode or as unreadable; empty when it was not."""
     client_closed_at: float | None = None
     finished_at: float | None = None
     done: threading.Event = field(default_factory=threading.Event)

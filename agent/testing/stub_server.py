@@ -224,14 +224,20 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_unknown(request)
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        try:
+            raw = self.rfile.read(length)
+        except ConnectionError:
+            raw = b""
         with self._recorded(raw) as (request, number):
+            if len(raw) < length:
+                self._line.look(0.0)
             shape = SHAPES.get(self.path)
             if shape is None:
                 self._send_unknown(request)
                 return
-            fault = _parse_body(request)
-            reply = fault.as_reply() if fault else self.server.stub._choose(request, shape)
+            broken = Refusal(request.refusal).as_reply() if request.refusal else None
+            reply = broken or self.server.stub._choose(request, shape)
             self._answer(request, reply, shape, number)
 
     @contextlib.contextmanager
@@ -239,6 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Record a request, and how its answer ended."""
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = RecordedRequest(self.command, self.path, headers, raw, time.monotonic())
+        _parse_body(request)
         try:
             yield request, self.server.stub._arrive(request)
         except ClientGone:
@@ -321,16 +328,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._line.reset()
 
 
-def _parse_body(request: RecordedRequest) -> Refusal | None:
-    """Fill `body`; the slow parser is only for texts that the quick one refuses (surrogates)."""
+def _parse_body(request: RecordedRequest) -> None:
+    """Fill `body`, or `refusal` when it cannot be read; the slow parser takes surrogates too."""
+    if not request.raw:
+        return
     try:
         body = orjson.loads(request.raw)
     except orjson.JSONDecodeError:
         try:
             body = json.loads(request.raw)
         except ValueError as error:
-            return Refusal(f"the body is no JSON: {error}")
-    if not isinstance(body, dict):
-        return Refusal(f"the body must be a JSON object, not {type(body).__name__}")
-    request.body = body
-    return None
+            request.refusal = f"the body is no JSON: {error}"
+            return
+    if isinstance(body, dict):
+        request.body = body
+    else:
+        request.refusal = f"the body must be a JSON object, not {type(body).__name__}"

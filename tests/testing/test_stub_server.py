@@ -364,3 +364,15 @@ def test_a_request_is_recorded_whole(stub: StubModelServer) -> None:
 def test_waiting_for_requests_that_do_not_come_names_the_counts(stub: StubModelServer) -> None:
     with pytest.raises(TimeoutError, match=r"^0 of 2 requests arrived within 0\.01 s$"):
         stub.wait_for_requests(2, timeout_s=0.01)
+
+
+def test_a_client_that_leaves_while_it_sends_is_recorded(stub: StubModelServer) -> None:
+    connection = _open(stub)
+    connection.putrequest("POST", "/v1/chat/completions")
+    connection.putheader("Content-Length", "1000")
+    connection.endheaders(b"{")
+    connection.close()
+    [request] = stub.wait_for_requests(1)
+    assert request.done.wait(5)
+    assert (request.raw, request.status) == (b"{", None)
+    assert request.client_closed_at is not None
