@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent.base.errors import PassRefused, PassSuperseded, UsageError
 from agent.sessions import cooldowns
@@ -29,8 +30,7 @@ class Draft:
     durations: str
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     seq: int
     row_id: int
     tokens: int
@@ -39,10 +39,9 @@ class _Place:
 
 def draft_commit(commit: PassCommit) -> Draft:
     """Check and encode a commit. Raises: UsageError: it contradicts itself."""
-    if commit.new_row is not None and not (commit.cover or commit.cover_pending):
-        raise UsageError(
-            f"pass {commit.pass_id!r} makes a row but covers none; name what it covers"
-        )
+    for fault, is_there in _faults(commit).items():
+        if is_there:
+            raise UsageError(f"pass {commit.pass_id!r} {fault}")
     return Draft(
         commit,
         [make_ready(message) for message in commit.pending],
@@ -51,6 +50,21 @@ def draft_commit(commit: PassCommit) -> Draft:
         dump_json(dict(commit.receipt), "the receipt"),
         dump_json(dict(commit.durations), "durations"),
     )
+
+
+def _faults(commit: PassCommit) -> dict[str, bool]:
+    masked = [place.row_id for place in commit.mask]
+    touched = [*commit.cover, *masked]
+    pending = range(len(commit.pending))
+    return {
+        "makes a row but covers none; name what it covers": (
+            commit.new_row is not None and not (commit.cover or commit.cover_pending)
+        ),
+        "names a row twice; cover or mask each row once": len(set(touched)) < len(touched),
+        f"covers pending rows {list(commit.cover_pending)}, there are {len(pending)}": (
+            not set(commit.cover_pending) <= set(pending)
+        ),
+    }
 
 
 def commit_pass(
@@ -89,7 +103,7 @@ def commit_pass(
 def _check_places(connection: Connection, commit: PassCommit) -> list[_Place]:
     """Return the live places after checking that what is covered or masked is as it was seen."""
     conversation_id = commit.lease.conversation_id
-    live = [_Place(*row) for row in connection.execute(sql.LIVE_PLACES, (conversation_id,))]
+    live = [*map(_Place._make, connection.execute(sql.LIVE_PLACES, (conversation_id,)))]
     by_row = {place.row_id: place for place in live}
     pass_ids = read_pass_ids(connection, conversation_id)
     expected = {row_id: commit.seen_masks.get(row_id) for row_id in commit.cover}

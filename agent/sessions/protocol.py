@@ -144,7 +144,10 @@ class SessionStore(Protocol):
         ...
 
     def get_compression_failure_cooldown(self, session_id: str) -> dict[str, Any] | None:
-        """Return `cooldown_until`, `remaining_seconds`, `error`, `failure_class`, or None when none runs."""
+        """Return the running cooldown, or None.
+
+        Shape: `cooldown_until`, `remaining_seconds`, `error`, `failure_class`.
+        """
         ...
 
     def clear_compression_failure_cooldown(self, session_id: str) -> None:
@@ -160,7 +163,7 @@ class SessionStore(Protocol):
         ...
 
     def usage_anchor(self, session_id: str) -> dict[str, Any]:
-        """Return the last usage anchor; empty when there is none. Commits clear it but for `ratio`."""
+        """Return the last usage anchor, empty without one. Commits clear it but for `ratio`."""
         ...
 
     def set_usage_anchor(self, session_id: str, anchor: Mapping[str, Any]) -> None:

@@ -37,7 +37,7 @@ class PassKind(StrEnum):
 
 
 class RowState(StrEnum):
-    """Where a row stands: in the view, shown as a stub, covered by a pass, or hidden by a rewind."""
+    """Where a row stands: in the view, shown as a stub, covered, or hidden by a rewind."""
 
     LIVE = "live"
     MASKED = "masked"

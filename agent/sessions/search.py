@@ -33,7 +33,7 @@ _BATCH_ROWS = 128
 _BATCH_CHARS = 256 * 1024
 
 _MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FROM search_mark"
-_SET_MARK = "UPDATE search_mark SET last_indexed_row = ? WHERE last_indexed_row = ?"
+_SET_MARK = "UPDATE search_mark SET last_indexed_row = ?"
 _ADD = "INSERT INTO message_index (rowid, body) VALUES (?, ?)"
 _REMOVE = "INSERT INTO message_index (message_index, rowid, body) VALUES ('delete', ?, ?)"
 _BY_INDEX = (
@@ -47,16 +47,20 @@ _BY_SCAN_IN = sql.HITS + " AND s.conversation_id = ? ORDER BY p.seq DESC LIMIT ?
 def index_pending(database: SqliteDatabase) -> int:
     """Index the rows accepted since the last call; return how many were new to the index."""
     indexed = 0
-    while True:
-        with database.read() as connection:
-            mark, newest = connection.execute(_MARK).fetchone()
-            if mark >= newest:
-                return indexed
-            bodies, last = _next_bodies(connection, mark, newest)
+    while _is_behind(database):
         with database.write() as connection:
-            if connection.execute(_SET_MARK, (last, mark)).rowcount == 1:
-                connection.executemany(_ADD, bodies)
-                indexed += len(bodies)
+            mark, newest = connection.execute(_MARK).fetchone()
+            bodies, last = _next_bodies(connection, mark, newest)
+            connection.executemany(_ADD, bodies)
+            connection.execute(_SET_MARK, (last,))
+        indexed += len(bodies)
+    return indexed
+
+
+def _is_behind(database: SqliteDatabase) -> bool:
+    with database.read() as connection:
+        mark, newest = connection.execute(_MARK).fetchone()
+    return bool(mark < newest)
 
 
 def _next_bodies(
@@ -65,7 +69,8 @@ def _next_bodies(
     """Return (row id, body) of the next rows to index, and the mark after them."""
     bodies: list[tuple[int, str]] = []
     chars = 0
-    for row in connection.execute(sql.INDEXABLE, (mark, _BATCH_ROWS)):
+    rows = connection.execute(sql.INDEXABLE, (mark, _BATCH_ROWS)).fetchall()
+    for row in rows:
         mark = row[0]
         if row[1] == "message":
             body = index_text(row[16], whole(connection, decode_row(row)))
@@ -73,7 +78,7 @@ def _next_bodies(
             chars += len(body)
         if chars >= _BATCH_CHARS:
             return bodies, mark
-    return bodies, mark if bodies else newest
+    return bodies, mark if len(rows) == _BATCH_ROWS else newest
 
 
 def drop_rows(connection: Connection, conversation_id: int, messages: list[Message]) -> None:
@@ -96,7 +101,7 @@ def drop_rows(connection: Connection, conversation_id: int, messages: list[Messa
 def lower_mark(connection: Connection) -> None:
     """Move the mark to the newest row, after rows were deleted: their ids may be given again."""
     mark, newest = connection.execute(_MARK).fetchone()
-    connection.execute(_SET_MARK, (min(mark, newest), mark))
+    connection.execute(_SET_MARK, (min(mark, newest),))
 
 
 def find_rows(

@@ -22,6 +22,8 @@ from agent.sessions import schema
 
 Connection = sqlite3.Connection
 
+APPLICATION_ID = 0x48724374
+"""Stands in the header of the file, so that a database of another program is not touched."""
 BUSY_LIMIT_S = 20.0
 """How long a write waits for another process before it gives up."""
 _BUSY_STEP_MS = 40
@@ -29,7 +31,6 @@ _READ_BUSY_MS = 5_000
 _IDLE_READERS = 8
 _PRAGMAS = (
     "PRAGMA synchronous=FULL",
-    "PRAGMA foreign_keys=OFF",
     "PRAGMA journal_size_limit=67108864",
 )
 _ADVICE = {
@@ -97,15 +98,21 @@ class SqliteDatabase:
         return connection
 
     def _prepare(self) -> None:
-        """Switch to WAL and apply the migrations that the file has not seen."""
-        self._retry("PRAGMA journal_mode=WAL")
+        """Refuse a file that is not ours, switch to WAL, apply what migrations are missing."""
         with self.read() as connection:
             current = self._version(connection)
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        if tables and owner != APPLICATION_ID:
+            raise StoreError(
+                f"{str(self.path)!r} is the database of another program; choose another path"
+            )
         if current > schema.VERSION:
             raise SchemaTooNew(
                 f"store {str(self.path)!r} has schema {current}, this program knows up to "
                 f"{schema.VERSION}; install the newer version"
             )
+        self._retry("PRAGMA journal_mode=WAL")
         if current < schema.VERSION:
             self._migrate()
 
@@ -123,6 +130,7 @@ class SqliteDatabase:
             with self.write() as connection:
                 if self._version(connection) >= number:
                     continue
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 for script in (schema.VERSION_TABLE, *scripts):
                     for statement in _split(script):
                         connection.execute(statement)
