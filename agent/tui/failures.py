@@ -1,0 +1,55 @@
+"""The boundary of the terminal surface: every failure becomes one line and an exit code.
+
+What this project raises on purpose says what to do; anything else goes to the log with its
+traceback, and the line names the log.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.base.errors import HermesError
+from agent.base.paths import hermes_home
+from agent.base.redact import redact
+from agent.tui.figures import one_line
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a person reads and what the command ends with."""
+
+    text: str
+    exit_code: int
+
+
+def log_file() -> Path:
+    """Return the path of the log that unexpected failures are written to."""
+    return hermes_home() / "logs" / "hermes.log"
+
+
+def describe(error: BaseException) -> Failure:
+    """Return the line and the exit code for a failure; writes the log for an unexpected one."""
+    if isinstance(error, HermesError):
+        return Failure(one_line(str(error)), error.exit_code)
+    if isinstance(error, KeyboardInterrupt):
+        return Failure("interrupted", INTERRUPTED)
+    what = one_line(redact(f"{type(error).__name__}: {error}"))
+    path = log_file()
+    try:
+        _write(path, error)
+    except OSError as fault:
+        return Failure(f"unexpected {what}; its traceback could not be written: {fault}", 1)
+    return Failure(f"unexpected {what}; the traceback is in {str(path)!r}, please report it", 1)
+
+
+def _write(path: Path, error: BaseException) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    trace = redact("".join(traceback.format_exception(error)))
+    with path.open("a", encoding="utf-8", errors="replace") as log:
+        log.write(f"{stamp} unexpected failure\n{trace}\n")

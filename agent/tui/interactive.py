@@ -1,0 +1,303 @@
+"""Conversation at a terminal: the prompt stays open while turns and passes run.
+
+Finished text scrolls away above the prompt; what still grows, what is queued and what is asked
+stand between. Read next: `layout.py` (widgets and keys), `live.py` (texts of the footer).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.input import Input
+from prompt_toolkit.output import ColorDepth, Output
+
+from agent.base.clock import SYSTEM_CLOCK, Clock
+from agent.base.errors import HermesError
+from agent.base.events import (
+    CompactionFinished,
+    CompactionProgress,
+    CompactionStarted,
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolStarted,
+    TurnFinished,
+    Usage,
+)
+from agent.sessions.records import PassRecord
+from agent.tui import figures, slash
+from agent.tui.chat import Chat
+from agent.tui.failures import INTERRUPTED, describe
+from agent.tui.layout import INPUT_LINES, PROMPT, Callbacks, build_application
+from agent.tui.live import Footer, status_text, tail, toolbar_text
+from agent.tui.markdown import BlockSplitter, render_block
+from agent.tui.render import EventLines, Line, progress_text
+from agent.tui.scrollback import Scrollback
+from run_agent import TurnResult
+
+ANSWERS = frozenset({"y", "yes", "n", "no", "a", "always"})
+
+
+class Terminal:
+    """The interactive screen.
+
+    Concurrency: the worker calls the methods of `Screen`; prompt_toolkit's thread runs the rest.
+    What both touch is under one lock, which is never held while anything is printed or waited for.
+    """
+
+    def __init__(
+        self,
+        find_pass: Callable[[str], PassRecord | None],
+        terminal: Input,
+        output: Output,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._input = terminal
+        self._output = output
+        self._clock = clock
+        self._scrollback = Scrollback(output)
+        self._color = (ColorDepth.from_env() or output.get_default_color_depth()) != (
+            ColorDepth.DEPTH_1_BIT
+        )
+        self._lock = threading.Lock()
+        self._event_lines = EventLines(find_pass)
+        self._growing = BlockSplitter()
+        self._blocks_shown = 0
+        self._activity = ""
+        self._since_s = 0.0
+        self._queued: list[str] = []
+        self._question = ""
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._allow_all = False
+        self._stopping = False
+        self._footer = Footer("", "")
+        self._chat: Chat | None = None
+        self._leave: Callable[[int], None] = lambda _code: None
+        self._invalidate: Callable[[], None] = lambda: None
+
+    # -- Screen, called by the worker -------------------------------------------------------
+    @property
+    def width(self) -> int:
+        return self._output.get_size().columns
+
+    def show(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            self._scrollback.put(
+                [(f"class:{line.tone}" if line.tone != "plain" else "", line.text)]
+            )
+
+    def event(self, event: Event) -> None:
+        self._move_queued()
+        match event:
+            case TextDelta():
+                with self._lock:
+                    blocks = self._growing.feed(figures.printable(event.text))
+                self._set_activity("answering")
+                self._show_blocks(blocks)
+            case ReasoningDelta():
+                self._set_activity("thinking")
+            case CompactionProgress():
+                self._set_activity(progress_text(event), running_s=event.elapsed_s)
+            case Usage():
+                self._set_used(event.prompt + event.completion)
+            case _:
+                self._end_text()
+                if isinstance(event, CompactionStarted):
+                    self._set_activity("compacting")
+                elif isinstance(event, ToolStarted):
+                    self._set_activity(f"running {event.name}")
+                elif isinstance(event, CompactionFinished | TurnFinished):
+                    self._set_activity("working")
+                self.show(self._event_lines.of(event))
+        self._invalidate()
+
+    def ended(self, result: TurnResult) -> None:
+        self._end_text()
+        if result.stop_reason == "interrupted":
+            self.show([Line("the turn was stopped", "warn")])
+
+    def failed(self, error: Exception) -> None:
+        self._end_text()
+        self.show([Line(describe(error).text, "bad")])
+
+    def settled(self) -> None:
+        self._end_text()
+        self._move_queued()
+        with self._lock:
+            self._activity = ""
+            self._stopping = False
+        self.refresh_footer()
+        self._invalidate()
+
+    def ask(self, question: str) -> str | None:
+        with self._lock:
+            self._question = question
+        self._invalidate()
+        answer = self._answers.get()
+        with self._lock:
+            self._question = ""
+        return answer
+
+    def confirm(self, _call_id: str, why: str) -> bool:
+        """Return whether a person allows a tool call; asks unless all are allowed."""
+        if not self._allow_all:
+            answer = self.ask(f"allow {figures.one_line(why)}? [y]es / [n]o / [a]lways here")
+            self._allow_all = answer in ("a", "always")
+            return answer in ("y", "yes", "a", "always")
+        return True
+
+    # -- the screen's own thread ------------------------------------------------------------
+    def run(self, chat: Chat) -> int:
+        """Show the screen until the person leaves; return the exit code."""
+        self._chat = chat
+        callbacks = Callbacks(
+            accept=self._accept,
+            interrupt=self._interrupt,
+            leave=lambda: self._leave(0),
+            busy=lambda: chat.busy,
+            above=self._above,
+            toolbar=lambda: toolbar_text(self._footer, self.width),
+        )
+        app = build_application(callbacks, list(slash.COMMANDS), self._input, self._output)
+
+        def leave(code: int) -> None:
+            if app.future is not None and not app.future.done():
+                app.exit(result=code)
+
+        self._leave = leave
+        self._invalidate = app.invalidate
+        self.refresh_footer()
+        try:
+            return app.run(pre_run=lambda: self._scrollback.started(app))
+        finally:
+            self._answers.put("no")
+            chat.close()
+            self._scrollback.flush()
+
+    def refresh_footer(self) -> None:
+        """Read session, model and context anew for the toolbar."""
+        chat = self._chat
+        if chat is None:
+            return
+        agent = chat.agent
+        used, usable, session = None, 0, agent.session_id
+        with contextlib.suppress(HermesError):
+            session = chat.store.session(agent.session_id).title or agent.session_id
+            meter = agent.context()
+            used, usable = meter.total, meter.usable
+        footer = Footer(agent.provider.model, figures.one_line(session), used, usable)
+        with self._lock:
+            self._footer = footer
+
+    def _accept(self, text: str) -> None:
+        chat = self._chat
+        if chat is None or not text.strip():
+            return
+        with self._lock:
+            asked = bool(self._question)
+        if asked and text.strip().lower() in ANSWERS:
+            self._answers.put(text.strip().lower())
+            return
+        try:
+            self._take(chat, text)
+        except Exception as error:
+            self.failed(error)
+        if chat.leaving:
+            self._leave(0)
+
+    def _take(self, chat: Chat, text: str) -> None:
+        if slash.parse(text):
+            self._echo(text)
+            slash.run(chat, text)
+            self.refresh_footer()
+            return
+        waits = chat.busy
+        chat.say(text)
+        if waits:
+            with self._lock:
+                self._queued.append(text)
+        else:
+            self._echo(text)
+            self._set_activity("working", running_s=0.0)
+
+    def _interrupt(self) -> None:
+        chat = self._chat
+        if chat is None or not chat.busy or self._stopping:
+            self._leave(INTERRUPTED)
+            return
+        self._stopping = True
+        chat.interrupt()
+        if self._question:
+            self._answers.put("no")
+
+    def _above(self) -> StyleAndTextTuples:
+        size = self._output.get_size()
+        with self._lock:
+            growing, queued = self._growing.pending, list(self._queued)
+            question, activity, since_s = self._question, self._activity, self._since_s
+        parts: list[tuple[str, str]] = []
+        if growing.strip():
+            parts.append(("", tail(growing, size.columns, size.rows // 2)))
+        for text in queued[-INPUT_LINES:]:
+            parts.append(("class:dim", self._fit(f"queued: {figures.one_line(text)}")))
+        if question:
+            parts.append(("class:question", question))
+        if activity:
+            status = status_text(
+                activity, self._clock.monotonic() - since_s, stopping=self._stopping
+            )
+            parts.append(("class:dim", self._fit(status)))
+        separated: StyleAndTextTuples = []
+        for part in parts:
+            separated += [("", "\n"), part] if separated else [part]
+        return separated
+
+    # -- both ---------------------------------------------------------------------------------
+    def _fit(self, text: str) -> str:
+        return figures.clip(text, self.width)
+
+    def _echo(self, text: str) -> None:
+        self._scrollback.put([("class:prompt", PROMPT), ("", figures.printable(text))])
+
+    def _show_blocks(self, blocks: Sequence[str]) -> None:
+        for block in blocks:
+            text = render_block(block, self.width, color=self._color)
+            gap = "\n" if self._blocks_shown else ""
+            self._blocks_shown += 1
+            self._scrollback.put(to_formatted_text(ANSI(gap + text)))
+
+    def _end_text(self) -> None:
+        with self._lock:
+            block = self._growing.finish()
+        if block:
+            self._show_blocks([block])
+        self._blocks_shown = 0
+
+    def _move_queued(self) -> None:
+        """Show messages as sent once a request has carried them."""
+        if not self._queued or self._chat is None:
+            return
+        waiting = self._chat.agent.pending_messages()
+        with self._lock:
+            sent = self._queued[: max(0, len(self._queued) - waiting)]
+            self._queued = self._queued[len(sent) :]
+        if sent:
+            self._end_text()
+        for text in sent:
+            self._echo(text)
+
+    def _set_activity(self, activity: str, *, running_s: float | None = None) -> None:
+        """Name what runs; its time goes on when the name stays the same."""
+        with self._lock:
+            if running_s is not None or activity != self._activity:
+                self._since_s = self._clock.monotonic() - (running_s or 0.0)
+            self._activity = activity
+
+    def _set_used(self, used_tokens: int) -> None:
+        with self._lock:
+            self._footer = dataclasses.replace(self._footer, used_tokens=used_tokens)
