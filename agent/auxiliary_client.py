@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from agent.base.cancel import CancelToken
 from agent.base.errors import (
@@ -33,7 +33,7 @@ from agent.providers.protocol import (
 
 _MOST_RETRIES = 1
 _THOUGHT = re.compile(r"\s*<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r".*</(?:think|thinking)>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"(?:(?!<think).)*?</(?:think|thinking)>\s*?(?:\n|\Z)", re.DOTALL)
 
 
 class AuxiliaryExplicitCancellation(BaseException):
@@ -42,7 +42,10 @@ class AuxiliaryExplicitCancellation(BaseException):
     No `Exception`, so that code which retries on those cannot take a stop for a fault.
     """
 
-    cause = "explicit_host_cancel"
+    cause: Final = "explicit_host_cancel"
+
+    def __init__(self) -> None:
+        super().__init__("the summary was stopped")
 
 
 class SummaryFence(Protocol):

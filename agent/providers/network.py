@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from agent.base.errors import CallTimeout
 from agent.providers.call import Call, Phase, current_call
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class CallBackend:
         call.enter(Phase.CONNECT)
         try:
             sock = _connect_any(_resolve(host, port, call), call)
+        except CallTimeout:
+            raise  # ours, though a TimeoutError is an OSError too
         except (OSError, UnicodeError) as error:
             call.check()
             raise _errors().ConnectError(error) from error

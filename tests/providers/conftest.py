@@ -1,0 +1,60 @@
+"""Fixtures of the wire tests: raw servers, a port that answers nobody, providers that end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.providers.chat_completions import ChatCompletions
+from tests.providers.raw_server import RawServer, Serve, Talk
+
+Wire = Callable[..., ChatCompletions]
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    """A function that opens a provider for a base URL; all are closed after the test."""
+    opened: list[ChatCompletions] = []
+
+    def open_wire(base_url: str, **settings: object) -> ChatCompletions:
+        given = {"api_key": "k-secret", "model": "m", "window_tokens": 8_192} | settings
+        opened.append(ChatCompletions(base_url=base_url, **given))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_wire
+    for provider in opened:
+        provider.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """A function that starts a `RawServer`; all are stopped after the test."""
+    servers: list[RawServer] = []
+
+    def start(talk: Talk, *, encrypted: bool = False) -> RawServer:
+        servers.append(RawServer(talk, encrypted=encrypted))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def full_port() -> Iterator[int]:
+    """A port on loopback that answers no connection: its queue is full and nobody accepts."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port = listener.getsockname()[1]
+    waiting = []
+    for _ in range(4):
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.connect_ex(("127.0.0.1", port))
+        waiting.append(sock)
+    yield port
+    for sock in [*waiting, listener]:
+        sock.close()
