@@ -1,0 +1,108 @@
+"""Requests as bytes, and that a stored row is encoded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from agent.providers import encode
+from agent.providers.encode import RowEncoder
+
+ROUTE = "m at http://here/v1"
+
+
+@pytest.fixture
+def encoder() -> RowEncoder:
+    return RowEncoder(ROUTE)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is encoded from now on."""
+    values: list[Any] = []
+
+    def remember(value: Any) -> bytes:
+        values.append(value)
+        return orjson.dumps(value)
+
+    monkeypatch.setattr(encode, "_encode", remember)
+    return values
+
+
+def row(row_id: int, content: str, **keys: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, "_row_id": row_id, "_seq": row_id, **keys}
+
+
+def sent(encoder: RowEncoder, *messages: dict[str, Any]) -> Any:
+    return orjson.loads(encoder.body(messages, {"model": "m"}))
+
+
+def test_our_own_keys_are_not_sent(encoder: RowEncoder) -> None:
+    messages = [{"role": "system", "content": "s"}, row(1, "a", _tokens=3), row(2, "b")]
+    assert sent(encoder, *messages) == {
+        "messages": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": "a"},
+            {"role": "user", "content": "b"},
+        ],
+        "model": "m",
+    }
+
+
+def test_no_messages_and_a_first_row_make_valid_bodies(encoder: RowEncoder) -> None:
+    assert sent(encoder) == {"messages": [], "model": "m"}
+    for _ in range(2):
+        assert sent(encoder, row(1, "a"))["messages"] == [{"role": "user", "content": "a"}]
+
+
+def test_a_stored_row_is_encoded_once(encoder: RowEncoder, encoded: list[Any]) -> None:
+    system = {"role": "system", "content": "s"}
+    for count in (2, 3):
+        encoder.body([system, *(row(number, "x") for number in range(count))], {})
+    user = {"role": "user", "content": "x"}
+    assert [value for value in encoded if value] == [system, user, user, system, user]
+
+
+def test_a_masked_row_is_another_one(encoder: RowEncoder) -> None:
+    shown = [row(1, "long"), row(1, "stub", _masked_by="p1"), row(1, "stub 2", _masked_by="p2")]
+    for message in [*shown, *shown]:
+        [only] = sent(encoder, message)["messages"]
+        assert only["content"] == message["content"]
+
+
+def test_a_row_of_another_store_with_the_same_id_is_not_mixed_up(encoder: RowEncoder) -> None:
+    for text in ("one", "other", "one"):
+        assert sent(encoder, row(1, text))["messages"] == [{"role": "user", "content": text}]
+
+
+def test_dropped_rows_are_forgotten_and_requests_without_rows_forget_nothing(
+    encoder: RowEncoder, encoded: list[Any]
+) -> None:
+    for messages in ([row(1, "a")], [{"role": "user", "content": "q"}], [row(1, "a")]):
+        encoder.body(messages, {})
+    assert [value["content"] for value in encoded if value] == ["a", "q"]
+    encoder.body([row(2, "b")], {})
+    encoder.body([row(1, "a")], {})
+    assert [value["content"] for value in encoded if value] == ["a", "q", "b", "a"]
+
+
+def test_empty_text_beside_calls_is_sent_as_null(encoder: RowEncoder) -> None:
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    message = {"role": "assistant", "content": "", "tool_calls": calls}
+    assert sent(encoder, message)["messages"] == [message | {"content": None}]
+
+
+def test_reasoning_goes_back_to_its_route(encoder: RowEncoder) -> None:
+    kept = orjson.dumps({"route": ROUTE, "fields": {"reasoning_content": "hm"}}).decode()
+    message = {"role": "assistant", "content": "a", "_reasoning": kept}
+    [own] = sent(encoder, message)["messages"]
+    [foreign] = sent(RowEncoder("m at http://other/v1"), message)["messages"]
+    assert own == {"role": "assistant", "content": "a", "reasoning_content": "hm"}
+    assert foreign == {"role": "assistant", "content": "a"}
+
+
+def test_lone_surrogates_never_reach_the_wire(encoder: RowEncoder) -> None:
+    [message] = sent(encoder, {"role": "user", "content": "a\ud800b"})["messages"]
+    assert message["content"] == "a\ufffdb"
