@@ -17,6 +17,8 @@ from agent.tools.protocol import Access, Tool, ToolContext
 LINES = 2_000
 _LINE_CHARS = 4_000
 _READ_CHARS = 60_000
+"""Of one result: under 64 KiB a result is shown whole, beyond it as an excerpt."""
+_NUMBER_CHARS = 8
 _PATCH_BYTES = 32 * 1024 * 1024
 _PROBE_BYTES = 8_192
 _CONTEXT_LINES = 3
@@ -52,7 +54,7 @@ def _read(arguments: Mapping[str, Any], context: ToolContext) -> str:
         for number, line in enumerate(_lines(file, context.cancel), start=1):
             if number < first:
                 continue
-            chars += len(line)
+            chars += len(line) + _NUMBER_CHARS
             if len(picked) == limit or (picked and chars > _READ_CHARS):
                 picked.append(f"[more lines follow: read_file(path={shown!r}, offset={number})]")
                 break

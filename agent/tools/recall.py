@@ -28,7 +28,7 @@ _FOOTER_TOKENS = 90
 _ROW_TOKENS = 40
 _CHARS_A_TOKEN = 6
 _FIRST_READ_ROWS = 4
-_ROWS = re.compile(r"\s*#?(\d{1,12})\s*(?:-\s*#?(\d{1,12})\s*)?")
+_ROWS = re.compile(r"\s*#?(\d{1,18})\s*(?:-\s*#?(\d{1,18})\s*)?")
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,7 @@ def recall(
         given = f"query={query!r} and rows={rows!r}" if query else "neither"
         raise ToolError(f'recall takes a query, or rows like "17" or "40-62"; given: {given}')
     if offset < 0 or (offset and query):
-        raise ToolError(
-            f"offset {offset} must be 0 or more, and needs rows: it skips into the first"
-        )
+        raise ToolError(f"offset {offset} needs rows, and must be 0 or more")
     if budget_tokens < SMALLEST_BUDGET_TOKENS:
         raise ToolError(
             f"budget_tokens {budget_tokens} is too small; give {SMALLEST_BUDGET_TOKENS} or more"
@@ -151,9 +149,7 @@ def _read(reader: RowReader, first: int, last: int, offset: int, budget: int) ->
         seq, text = int(row["_seq"]), row_text(row)
         start = 0 if slices else offset
         if start and start >= len(text):
-            raise ToolError(
-                f"row {seq} has {len(text)} characters; offset {start} is behind its end"
-            )
+            raise ToolError(f"row {seq} has {len(text)} characters; offset {start} is past its end")
         if slices and room < _HEADER_TOKENS + _ROW_TOKENS:
             return Recalled(tuple(slices), f"read on with {_call(seq, last, 0, budget)}")
         taken = _fitting(text, start, room - _HEADER_TOKENS)
