@@ -14,6 +14,7 @@ from agent.base.messages import Message, text_of, wire_message
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget
 from agent.compaction.fence import CompressionCommitFence
+from agent.providers.protocol import Delta, TokenUsage
 from agent.sessions.records import PassKind
 
 MASKABLE = ("content", "tool_calls")
@@ -21,13 +22,6 @@ MASKABLE = ("content", "tool_calls")
 
 LEFT_OUT = "(Earlier messages were left out here without a summary.)"
 """What stands for rows that a plain engine dropped."""
-
-
-class CallTokens(Protocol):
-    """A provider's count of one call."""
-
-    @property
-    def completion(self) -> int: ...
 
 
 class SummaryReply(Protocol):
@@ -40,7 +34,7 @@ class SummaryReply(Protocol):
     def finish_reason(self) -> str | None: ...
 
     @property
-    def usage(self) -> CallTokens | None: ...
+    def usage(self) -> TokenUsage | None: ...
 
     @property
     def cost(self) -> float | None: ...
@@ -68,7 +62,7 @@ class SummaryClient(Protocol):
         *,
         max_tokens: int,
         fence: CompressionCommitFence,
-        on_delta: Callable[[str], None] | None,
+        on_delta: Callable[[Delta], None] | None,
     ) -> SummaryReply: ...
 
 

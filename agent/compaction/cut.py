@@ -92,24 +92,22 @@ def plan_cut(messages: list[Message], budget: Budget) -> Cut:
     return cut if _claims(messages, cut) else Cut(tuple(range(len(messages))), ())
 
 
-def _cut_at(
-    messages: list[Message], groups: list[int], budget: Budget, tail_tokens: int
-) -> Cut:
+def _cut_at(messages: list[Message], groups: list[int], budget: Budget, tail_tokens: int) -> Cut:
     start = tail_start(messages, groups, tail_tokens)
-    kept = {index for index in range(start, len(messages)) if not _is_summary(messages[index])}
+    kept = {index for index in range(start, len(messages)) if not is_summary(messages[index])}
     kept |= standing_rows(messages, groups)
     users = [i for i in range(start) if i not in kept and is_user_text(messages[i])]
     return _complete(messages, kept | _keep_users(messages, users, budget.user_tokens))
 
 
 def _claims(messages: list[Message], cut: Cut) -> bool:
-    return any(not _is_summary(messages[index]) for index in cut.covered)
+    return any(not is_summary(messages[index]) for index in cut.covered)
 
 
 def _keep_users(messages: list[Message], users: list[int], user_tokens: int) -> set[int]:
     """Return the user rows that stay verbatim: newest first, chatter after everything else."""
     kept: set[int] = set()
-    by_worth = sorted(reversed(users), key=lambda index: _is_chatter(messages[index]))
+    by_worth = sorted(users, key=lambda index: (_is_chatter(messages[index]), -index))
     for index in by_worth:
         tokens = row_tokens(messages[index])
         if tokens <= user_tokens:
@@ -126,7 +124,8 @@ def _complete(messages: list[Message], kept: set[int]) -> Cut:
     )
 
 
-def _is_summary(message: Message) -> bool:
+def is_summary(message: Message) -> bool:
+    """Return whether a pass made this row to stand for everything before it."""
     return message.get("_kind") in _SUMMARY_KINDS
 
 

@@ -37,7 +37,7 @@ def mask_rows(messages: list[Message], tail_tokens: int) -> list[Message]:
     start = tail_start(messages, groups, tail_tokens)
     standing = standing_rows(messages, groups)
     repeats = _repeats(messages)
-    calls = _calls_by_id(messages)
+    calls = _calls_of_results(messages)
     newest = last_user_index(messages)
     masked = list(messages)
     for index, message in enumerate(messages):
@@ -47,7 +47,7 @@ def mask_rows(messages: list[Message], tail_tokens: int) -> list[Message]:
         if index in repeats:
             stub = {"content": _reference(messages[repeats[index]])}
         elif index < start:
-            stub = _stub(message, calls.get(str(message.get("tool_call_id", ""))))
+            stub = _stub(message, calls.get(index, {}))
         if stub:
             masked[index] = _apply(message, stub)
     return masked
@@ -59,7 +59,7 @@ def _apply(message: Message, stub: dict[str, Any]) -> Message:
     return shown
 
 
-def _stub(message: Message, call: dict[str, Any] | None) -> dict[str, Any]:
+def _stub(message: Message, call: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that stand for an old row's; empty when it has nothing to mask."""
     content = message.get("content")
     if message.get("role") == "tool":
@@ -69,7 +69,7 @@ def _stub(message: Message, call: dict[str, Any] | None) -> dict[str, Any]:
             return {"content": line} if len(line) < len(text) or _has_images(content) else {}
         return {}
     stub: dict[str, Any] = {}
-    if _has_images(content):
+    if isinstance(content, list) and _has_images(content):
         stub["content"] = [_without_image(part, message) for part in content]
     if message.get("tool_calls"):
         shortened = [_shorten_call(call) for call in message["tool_calls"]]
@@ -93,21 +93,25 @@ def _repeats(messages: list[Message]) -> dict[int, int]:
     return repeats
 
 
-def _calls_by_id(messages: list[Message]) -> dict[str, dict[str, Any]]:
-    return {
-        str(call.get("id", "")): call.get("function") or {}
-        for message in messages
-        for call in message.get("tool_calls") or ()
-    }
+def _calls_of_results(messages: list[Message]) -> dict[int, dict[str, Any]]:
+    """Return for the index of each tool result the function part of the call it answers."""
+    open_calls: dict[str, dict[str, Any]] = {}
+    answered: dict[int, dict[str, Any]] = {}
+    for index, message in enumerate(messages):
+        for call in message.get("tool_calls") or ():
+            open_calls[str(call.get("id", ""))] = call.get("function") or {}
+        if message.get("role") == "tool":
+            answered[index] = open_calls.get(str(message.get("tool_call_id", "")), {})
+    return answered
 
 
 def _reference(newest: Message) -> str:
     return f"[the same output as row {newest.get('_seq', '?')}, further down]"
 
 
-def _describe(message: Message, text: str, call: dict[str, Any] | None) -> str:
+def _describe(message: Message, text: str, call: dict[str, Any]) -> str:
     """Return the line for a tool result: the call, how it ended, its size, how to read it."""
-    name = str((call or {}).get("name") or message.get("name") or "tool")
+    name = str(call.get("name") or message.get("name") or "tool")
     whole = _WHOLE_CHARS.search(text)
     chars = int(whole[1]) if whole else len(text)
     facts = [f"{chars:,} characters"]
@@ -118,7 +122,7 @@ def _describe(message: Message, text: str, call: dict[str, Any] | None) -> str:
         facts.insert(0, f"exit code {exit_code[1]}")
     if _has_images(message.get("content")):
         facts.append("an image")
-    shown = ", ".join(_key_arguments((call or {}).get("arguments")))
+    shown = ", ".join(_key_arguments(call.get("arguments")))
     return (
         f"[{name}({shown}): {', '.join(facts)}, put aside; "
         f'recall(rows="{message.get("_seq", "?")}") shows it]'

@@ -1,0 +1,184 @@
+"""What a summary's text and a candidate must be. Pure; a reason is one word, "" means good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from agent.base.messages import Message, call_ids, last_user_index, text_of
+from agent.base.tokens import estimate_text
+from agent.compaction.attempt import Changes
+from agent.compaction.budget import Budget, shown_tokens, total_tokens
+from agent.compaction.prompting import Prompt, template
+from agent.sessions.records import PassKind
+
+EMPTY = "empty"
+TOO_SHORT = "too_short"
+TOO_LONG = "too_long"
+REPEATING = "repeating"
+ECHOES_PROMPT = "echoes_prompt"
+ECHOES_SOURCE = "echoes_source"
+NO_PROGRESS = "no_progress"
+WOULD_GROW = "would_grow"
+EMPTY_TRANSCRIPT = "empty_transcript"
+REQUEST_LOST = "request_lost"
+PAIRING_BROKEN = "pairing_broken"
+
+SHORT_SHARE = 0.01
+SHORT_MIN_TOKENS = 12
+SHORT_MAX_TOKENS = 60
+"""A text is too short below a hundredth of what it stands for, within these bounds."""
+LONG_FACTOR = 3
+"""A text is too long above this many times the budget; twice is what a retry may ask for."""
+
+GRAM_WORDS = 6
+REPEATED_SHARE = 0.3
+"""Part of the word sequences of `GRAM_WORDS` that occurred before in the same text."""
+WINDOW_WORDS = 80
+DISTINCT_SHARE = 0.3
+"""Different words among `WINDOW_WORDS` in a row, below which the text is going round."""
+LINE_REPEATS = 3
+PROMPT_GRAM_WORDS = 8
+PROMPT_SHARE = 0.3
+SNIPPET_CHARS = 60
+SNIPPETS = 40
+SOURCE_SHARE = 0.6
+"""Part of the snippets of a text that stand in the source letter by letter."""
+
+_WORD = re.compile(
+    r"[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
+)
+_ROLE_LINE = re.compile(
+    r"^\W{0,3}(?:\d+ )?(?:user|assistant|system|result of|human|ai)\b.{0,24}?[\]:]",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def judge_text(text: str, source: str, *, max_tokens: int) -> str:
+    """Return why `text` cannot stand for `source`, or "" when it can.
+
+    Units: `max_tokens` is the summary budget.
+    """
+    tokens = estimate_text(text.strip())
+    if not tokens:
+        return EMPTY
+    wanted = estimate_text(source) * SHORT_SHARE
+    if tokens < min(max(wanted, SHORT_MIN_TOKENS), SHORT_MAX_TOKENS):
+        return TOO_SHORT
+    if tokens > LONG_FACTOR * max_tokens:
+        return TOO_LONG
+    words = _WORD.findall(text.lower())
+    if _repeats(words) or _repeats_lines(text):
+        return REPEATING
+    if _echoes_prompt(words):
+        return ECHOES_PROMPT
+    if _echoes_source(text, source):
+        return ECHOES_SOURCE
+    return ""
+
+
+def _grams(words: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    return list(zip(*(words[start:] for start in range(size)), strict=False))
+
+
+def _repeats(words: Sequence[str]) -> bool:
+    """Return whether the text goes round: few different words in a stretch, or phrases repeated."""
+    for start in range(0, len(words) - WINDOW_WORDS + 1, WINDOW_WORDS // 2):
+        if len(set(words[start : start + WINDOW_WORDS])) < DISTINCT_SHARE * WINDOW_WORDS:
+            return True
+    grams = _grams(words, GRAM_WORDS)
+    return len(grams) >= GRAM_WORDS and 1 - len(set(grams)) / len(grams) > REPEATED_SHARE
+
+
+def _repeats_lines(text: str) -> bool:
+    """Return whether one line of several words stands there again and again."""
+    lines = [line.strip().lower() for line in text.splitlines() if len(line.split()) > 2]
+    return len(lines) - len(set(lines)) >= LINE_REPEATS
+
+
+def _echoes_prompt(words: Sequence[str]) -> bool:
+    """Return whether much of the text is the instructions that asked for it."""
+    grams = _grams(words, PROMPT_GRAM_WORDS)
+    if not grams:
+        return False
+    return any(
+        sum(gram in asked for gram in grams) / len(grams) > PROMPT_SHARE
+        for asked in map(_prompt_grams, Prompt)
+    )
+
+
+def _prompt_grams(prompt: Prompt) -> set[tuple[str, ...]]:
+    return set(_grams(_WORD.findall(template(prompt).lower()), PROMPT_GRAM_WORDS))
+
+
+def _echoes_source(text: str, source: str) -> bool:
+    """Return whether the text carries the conversation on or copies it instead of describing it."""
+    if len(_ROLE_LINE.findall(text)) >= LINE_REPEATS:
+        return True
+    snippets = list(_snippets(text))
+    return len(snippets) > 2 and sum(s in source for s in snippets) / len(snippets) > SOURCE_SHARE
+
+
+def _snippets(text: str) -> Iterator[str]:
+    step = max(SNIPPET_CHARS, len(text) // SNIPPETS)
+    for start in range(0, len(text) - SNIPPET_CHARS + 1, step):
+        yield text[start : start + SNIPPET_CHARS]
+
+
+# -- candidates -----------------------------------------------------------------------------------
+def resulting_rows(inputs: Sequence[Message], changes: Changes) -> list[Message]:
+    """Return the view as it would be: the new row stands where the last covered row stood."""
+    masks = {mask.ref: mask for mask in changes.masked}
+    shown: dict[int, Message] = {}
+    for ref in changes.kept:
+        mask = masks.get(ref)
+        shown[ref] = {**inputs[ref], **mask.stub, "_tokens": mask.tokens} if mask else inputs[ref]
+    if changes.new_row is not None:
+        shown[changes.covered[-1] if changes.covered else len(inputs)] = changes.new_row
+    return [shown[place] for place in sorted(shown)]
+
+
+def judge_candidate(inputs: Sequence[Message], changes: Changes, budget: Budget) -> str:
+    """Return why a candidate must not be committed, or "" when it may.
+
+    Sizes are stored estimates with their per-message overhead.
+    """
+    rows = resulting_rows(inputs, changes)
+    if not rows:
+        return EMPTY_TRANSCRIPT
+    if changes.nothing:
+        return NO_PROGRESS
+    if total_tokens(rows) >= total_tokens(inputs):
+        return WOULD_GROW
+    newest = last_user_index(list(inputs))
+    if newest is not None and not _still_says(inputs[newest], newest, changes):
+        return REQUEST_LOST
+    if _splits_pairs(inputs, changes):
+        return PAIRING_BROKEN
+    if changes.new_row is not None and not text_of(changes.new_row["content"]).strip():
+        return EMPTY
+    if changes.kind is PassKind.MECHANICAL and not budget.under_trigger(shown_tokens(rows, budget)):
+        return NO_PROGRESS
+    return ""
+
+
+def _still_says(request: Message, ref: int, changes: Changes) -> bool:
+    masked = any(mask.ref == ref for mask in changes.masked)
+    return ref in set(changes.kept) and not masked
+
+
+def _splits_pairs(inputs: Sequence[Message], changes: Changes) -> bool:
+    """Return whether a call and its result, both in the input, end up on two sides."""
+    kept = set(changes.kept)
+    renamed = {mask.ref: mask.stub for mask in changes.masked if "tool_calls" in mask.stub}
+    if any(call_ids(dict(stub)) != call_ids(inputs[ref]) for ref, stub in renamed.items()):
+        return True
+    caller: dict[str, int] = {}
+    for index, message in enumerate(inputs):
+        for call_id in call_ids(message):
+            caller[call_id] = index
+        if message.get("role") == "tool":
+            call = caller.get(str(message.get("tool_call_id", "")))
+            if call is not None and (call in kept) != (index in kept):
+                return True
+    return False
