@@ -14,7 +14,7 @@ from agent.base.messages import Message, text_of, wire_message
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget
 from agent.compaction.fence import CompressionCommitFence
-from agent.providers.protocol import Delta, TokenUsage
+from agent.providers.protocol import TokenUsage
 from agent.sessions.records import PassKind
 
 MASKABLE = ("content", "tool_calls")
@@ -25,13 +25,10 @@ LEFT_OUT = "(Earlier messages were left out here without a summary.)"
 
 
 class SummaryReply(Protocol):
-    """What a summary call gave. `finish_reason` None means that the stream ended without one."""
+    """A complete, readable answer; `cost` in US dollars, None when the price is unknown."""
 
     @property
     def text(self) -> str: ...
-
-    @property
-    def finish_reason(self) -> str | None: ...
 
     @property
     def usage(self) -> TokenUsage | None: ...
@@ -43,8 +40,9 @@ class SummaryReply(Protocol):
 class SummaryClient(Protocol):
     """A model that writes summaries.
 
-    `summarise` touches the fence for every byte, ends within 250 ms of `fence.token` and raises
-    `ProviderError`, `SummaryFailure`, `CallCancelled` or `AuxiliaryExplicitCancellation`.
+    `summarise` touches the fence for every byte and ends within 250 ms of `fence.token`.
+    Raises: AuxiliaryExplicitCancellation when cancelled; ProviderError; the SummaryFailure that
+    an empty, cut off or declined answer is.
     """
 
     @property
@@ -62,7 +60,7 @@ class SummaryClient(Protocol):
         *,
         max_tokens: int,
         fence: CompressionCommitFence,
-        on_delta: Callable[[Delta], None] | None,
+        on_delta: Callable[[str], None] | None,
     ) -> SummaryReply: ...
 
 

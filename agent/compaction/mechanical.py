@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from agent.auxiliary_client import without_thoughts
 from agent.base.messages import Message, is_user_text, text_of
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
-from agent.compaction.serialise import clip, strip_thinking
+from agent.compaction.serialise import clip
 
 TITLE = "Digest made without a model; the rows themselves are kept."
 EARLIER = "Earlier summary"
@@ -88,7 +89,7 @@ def _collect(rows: list[Message], sections: _Sections) -> None:
     lines = sections.lines
     for row in rows:
         role, seq = row.get("role"), _seq(row)
-        text = redact(strip_thinking(text_of(row.get("content")))).strip()
+        text = redact(without_thoughts(text_of(row.get("content")))).strip()
         if is_user_text(row):
             lines[REQUESTS].append(f"- {seq}{_one_line(text, _REQUEST_CHARS) or '(attachment)'}")
         for call in row.get("tool_calls") or ():
@@ -104,7 +105,7 @@ def _collect(rows: list[Message], sections: _Sections) -> None:
                 name = names.get(str(row.get("tool_call_id", "")), "tool")
                 lines[ERRORS].append(f"- {seq}{name}: {_one_line(error[0], _ERROR_CHARS)}")
     for row in rows[-_LAST_ROWS:]:
-        text = redact(strip_thinking(text_of(row.get("content"))))
+        text = redact(without_thoughts(text_of(row.get("content"))))
         if text.strip():
             lines[LAST].append(f"- {_seq(row)}{row.get('role')}: {_one_line(text, _LAST_CHARS)}")
 

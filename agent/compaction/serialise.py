@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from agent.auxiliary_client import without_thoughts
 from agent.base.messages import Message, text_of
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
@@ -54,26 +55,6 @@ def clip(text: str, limit_chars: int) -> str:
     head = int(limit_chars * _HEAD_SHARE)
     tail = limit_chars - head
     return f"{text[:head]}\n[… {len(text) - limit_chars:,} characters left out …]\n{text[-tail:]}"
-
-
-def strip_thinking(text: str, *, unclosed: bool = False) -> str:
-    """Return `text` without inline reasoning in `<think>` marks.
-
-    With `unclosed` a mark without its end takes the rest of the text with it.
-    """
-    for name in ("think", "thinking"):
-        opening, closing = f"<{name}>", f"</{name}>"
-        pieces: list[str] = []
-        position = 0
-        while (start := text.find(opening, position)) >= 0:
-            end = text.find(closing, start)
-            if end < 0 and not unclosed:
-                break
-            pieces.append(text[position:start])
-            position = len(text) if end < 0 else end + len(closing)
-        if pieces:
-            text = "".join([*pieces, text[position:]])
-    return text.strip()
 
 
 def lines_of(rows: list[Message]) -> list[Line]:
@@ -121,7 +102,7 @@ def _lines_of_row(row: Message, names: dict[str, str]) -> Iterator[Line]:
         return
     text = _readable(content)
     if role == "assistant":
-        text = strip_thinking(text)
+        text = without_thoughts(text)
     calls = row.get("tool_calls") or ()
     if text:
         yield _line(f"[{number}{role}]", text, 0 if calls else tokens, speech=True)

@@ -9,9 +9,7 @@ from agent.base.errors import (
     CallCancelled,
     CallTimeout,
     ContextOverflow,
-    SummaryDeclined,
     SummaryEmpty,
-    SummaryReasoningOnly,
     SummaryTruncated,
 )
 from agent.base.messages import Message
@@ -20,8 +18,7 @@ from agent.base.tokens import estimate_text
 from agent.compaction.attempt import AttemptContext, SummaryClient
 from agent.compaction.budget import total_tokens
 from agent.compaction.prompting import Prompt, fill, template
-from agent.compaction.serialise import Line, clip, lines_of, pack, strip_thinking
-from agent.providers.protocol import Delta
+from agent.compaction.serialise import Line, clip, lines_of, pack
 
 MARGIN_SHARE = 0.12
 """Part of the summariser's window that stays free: our counts of its tokens are estimates."""
@@ -32,7 +29,6 @@ CHUNK_OUTPUT_SHARE = OUTPUT_SHARE / 4
 CHUNK_OUTPUT_MIN_TOKENS = 120
 PIECE_MIN_TOKENS = 240
 _MESSAGE_TOKENS = 16
-_LIMIT_REASONS = frozenset({"length", "max_tokens"})
 
 
 @dataclass(frozen=True)
@@ -187,9 +183,9 @@ class _Run:
             raise CallCancelled("the compaction was stopped")
         before, heard = self.tally.tokens_out, 0
 
-        def hear(delta: Delta) -> None:
+        def hear(text: str) -> None:
             nonlocal heard
-            heard += len(delta.text) + len(delta.reasoning)
+            heard += len(text)
             attempt.on_progress(before + heard // 4)
 
         self.tally.calls += 1
@@ -203,20 +199,4 @@ class _Run:
         self.tally.tokens_out = before + used
         known = self.tally.cost is not None and reply.cost is not None
         self.tally.cost = (self.tally.cost or 0.0) + (reply.cost or 0.0) if known else None
-        return self._usable(reply.text, reply.finish_reason, cap)
-
-    def _usable(self, text: str, finish_reason: str | None, cap: int) -> str:
-        """Return the readable part of an answer. Raises: the SummaryFailure that it is instead."""
-        model = self.client.model
-        if finish_reason == "content_filter":
-            raise SummaryDeclined(f"the summary model {model!r} declined to summarise")
-        readable = strip_thinking(text, unclosed=True)
-        if text.strip() and not readable:
-            raise SummaryReasoningOnly(f"the summary model {model!r} only reasoned")
-        if finish_reason in _LIMIT_REASONS:
-            raise SummaryTruncated(f"the summary of {model!r} stopped at its limit of {cap} tokens")
-        if not readable:
-            raise SummaryEmpty(f"the summary model {model!r} returned no text")
-        if finish_reason is None:
-            raise SummaryTruncated(f"the summary stream of {model!r} ended without a finish")
-        return readable
+        return reply.text

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.messages import Message, text_of
 from agent.base.tokens import estimate_text
 from agent.compaction.fence import CompressionCommitFence
-from agent.providers.protocol import Delta, TokenUsage
+from agent.providers.protocol import TokenUsage
 
 GOOD_SUMMARY = """\
 ## Current request and state
@@ -29,7 +30,6 @@ class Written:
     """One scripted answer."""
 
     text: str
-    finish_reason: str | None = "stop"
     usage: TokenUsage | None = None
     cost: float | None = 0.001
 
@@ -65,9 +65,9 @@ class ScriptedSummaries:
         *,
         max_tokens: int,
         fence: CompressionCommitFence,
-        on_delta: Callable[[Delta], None] | None,
+        on_delta: Callable[[str], None] | None = None,
     ) -> Written:
-        """Return the next answer, or raise it."""
+        """Return the next answer, or raise it; a cancelled fence ends the call like the real one."""
         asked = Asked("\n".join(text_of(m.get("content")) for m in prompt_messages), max_tokens)
         step = self.script[min(len(self.asked), len(self.script) - 1)]
         self.asked.append(asked)
@@ -75,10 +75,12 @@ class ScriptedSummaries:
         if used > self.window_tokens:
             raise AssertionError(f"request of {used} tokens in a window of {self.window_tokens}")
         fence.touch_progress()
+        if fence.token.cancelled:
+            raise AuxiliaryExplicitCancellation
         if isinstance(step, BaseException):
             raise step
         answer = step(asked) if callable(step) else step
         written = Written(answer) if isinstance(answer, str) else answer
         if on_delta is not None and written.text:
-            on_delta(Delta(text=written.text))
+            on_delta(written.text)
         return written
