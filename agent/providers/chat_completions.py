@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.base.errors import ProviderError
+from agent.base.errors import ProviderError, RequestRefused
 from agent.providers.answer import AnswerReader
 from agent.providers.call import Call
 from agent.providers.encode import RowEncoder
@@ -47,15 +47,18 @@ class _Dialect:
     def after(self, complaint: Complaint) -> _Dialect | None:
         """Return the dialect that a refusal asks for, None when it asks for nothing else."""
         words = f"{complaint.codes} {complaint.text}"
-        if "max_completion_tokens" in words and self.limit_field == "max_tokens":
-            learned = replace(self, limit_field="max_completion_tokens")
-        elif "stream_options" in words:
-            learned = replace(self, asks_usage=False)
-        elif "temperature" in words:
-            learned = replace(self, sends_temperature=False)
-        else:
-            return None
-        return learned if learned != self else None
+        for name, change in _LEARNED:
+            learned = replace(self, **change)
+            if name in words and learned != self:
+                return learned
+        return None
+
+
+_LEARNED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("max_completion_tokens", {"limit_field": "max_completion_tokens"}),
+    ("stream_options", {"asks_usage": False}),
+    ("temperature", {"sends_temperature": False}),
+)
 
 
 class ChatCompletions:
@@ -126,27 +129,26 @@ class ChatCompletions:
         """Send once, and again for each field that the endpoint turns out not to take."""
         while True:
             dialect = self._dialect
-            reply = self._exchange(request, dialect, call)
-            if not isinstance(reply, Complaint):
-                return reply
-            learned = dialect.after(reply)
-            if learned is None:
-                raise self._fault(400, reply, {})
-            self._dialect = learned
+            answer = self._exchange(request, dialect, call)
+            if isinstance(answer, ModelReply):
+                return answer
+            self._dialect = answer
 
     def _exchange(
         self, request: ModelRequest, dialect: _Dialect, call: Call
-    ) -> ModelReply | Complaint:
-        """Send one HTTP request; return the answer, or what a status 400 complains about."""
+    ) -> ModelReply | _Dialect:
+        """Send one HTTP request; return the answer, or the dialect that the endpoint wants."""
         body = self._encoder.body(request.messages, self._fields(request, dialect))
         accept = "text/event-stream" if request.stream else "application/json"
         with self._transport.send(call, _PATH, body, accept=accept) as incoming:
             if incoming.ok:
                 return self._read(incoming, call.watch)
             complaint = read_complaint(incoming.read_whole())
-            if incoming.status == 400 and dialect.after(complaint) is not None:
-                return complaint
-            raise self._fault(incoming.status, complaint, incoming.headers)
+            fault = self._fault(incoming.status, complaint, incoming.headers)
+            learned = dialect.after(complaint) if type(fault) is RequestRefused else None
+            if learned is None:
+                raise fault
+            return learned
 
     def _fields(self, request: ModelRequest, dialect: _Dialect) -> dict[str, Any]:
         fields: dict[str, Any] = {

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +196,7 @@ def _give_back(server: _Server) -> None:
 def _start(settings: LocalSettings, name: str) -> _Server:
     path = model_file(settings)
     try:
-        import xllamacpp
+        import xllamacpp  # type: ignore[import-untyped]  # ships no types
     except ImportError:
         raise ModelUnavailable(
             f"the runtime of the embedded model is not installed; run: {INSTALL_COMMAND}"
@@ -242,6 +241,8 @@ def model_file(settings: LocalSettings) -> Path:
                 f"or leave it empty and run: {INSTALL_COMMAND}"
             )
         return path
+    from importlib import metadata  # slow to import
+
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:

@@ -153,8 +153,8 @@ def test_long_complaints_are_shortened() -> None:
 OVERFLOWS = {
     "OpenAI": (
         (
-            "This model's maximum context length is 128000 tokens. However, your messages resulted in "
-            "130001 tokens. Please reduce the length of the messages."
+            "This model's maximum context length is 128000 tokens. However, your messages resulted "
+            "in 130001 tokens. Please reduce the length of the messages."
         ),
         130_001,
         128_000,
@@ -174,16 +174,16 @@ OVERFLOWS = {
     ),
     "vLLM": (
         (
-            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens "
-            "(4000 in the messages, 1000 in the completion)."
+            "This model's maximum context length is 4096 tokens. However, you requested 5000 "
+            "tokens (4000 in the messages, 1000 in the completion)."
         ),
         5_000,
         4_096,
     ),
     "vLLM, newer": (
         (
-            "'max_tokens' is too large: 1000. This model's maximum context length is 4096 tokens and "
-            "your request has 3500 input tokens"
+            "'max_tokens' is too large: 1000. This model's maximum context length is 4096 tokens "
+            "and your request has 3500 input tokens"
         ),
         3_500,
         4_096,
@@ -212,8 +212,8 @@ OVERFLOWS = {
     "Copilot": ("prompt token count of 130000 exceeds the limit of 128000", 130_000, 128_000),
     "Mistral": (
         (
-            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum "
-            "context length"
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 "
+            "maximum context length"
         ),
         40_000,
         32_768,

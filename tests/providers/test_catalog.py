@@ -1,0 +1,192 @@
+"""From settings to providers, windows and prices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from agent.base.errors import RequestRefused, SettingsError
+from agent.base.settings import LocalSettings, ModelSettings
+from agent.providers.catalog import list_models, open_route
+from agent.providers.chat_completions import ChatCompletions
+from agent.providers.endpoint import Endpoint
+from agent.providers.local import LocalModel
+from agent.providers.prices import price_of
+from agent.providers.protocol import TokenUsage
+from agent.providers.windows import known_window
+from agent.testing.stub_server import StubModelServer
+
+HOSTED = ModelSettings(name="gpt-4o", base_url="https://api.openai.com/v1", api_key="k")
+
+
+def test_nothing_named_is_the_embedded_model() -> None:
+    provider = open_route(ModelSettings(), LocalSettings())
+    assert isinstance(provider, LocalModel)
+    assert provider.route == "SmolLM2-135M-Instruct at embedded"
+    assert (provider.window_tokens, provider.supports_tools) == (8_192, False)
+    assert provider.price(TokenUsage(1, 1)) == 0
+    provider.close()
+
+
+def test_the_embedded_model_can_be_named_beside_an_endpoint() -> None:
+    local = LocalSettings(model_path="/models/mine.gguf", context_length=4_096)
+    provider = open_route(replace(HOSTED, api_mode="local"), local)
+    assert isinstance(provider, LocalModel)
+    assert (provider.model, provider.window_tokens) == ("mine", 4_096)
+
+
+def test_an_endpoint_is_chat_completions_with_the_models_window() -> None:
+    provider = open_route(HOSTED, LocalSettings())
+    assert isinstance(provider, ChatCompletions)
+    assert provider.route == "gpt-4o at https://api.openai.com/v1"
+    assert (provider.window_tokens, provider.supports_tools) == (128_000, True)
+
+
+def test_settings_win_over_the_table() -> None:
+    chosen = replace(HOSTED, context_length=20_000, tool_support=False)
+    provider = open_route(chosen, LocalSettings())
+    assert (provider.window_tokens, provider.supports_tools) == (20_000, False)
+
+
+WRONG = {
+    "small window": (
+        replace(HOSTED, context_length=4_095),
+        "model.context_length 4095 is too small; set it to 4096 or more",
+    ),
+    "no name": (
+        replace(HOSTED, name=""),
+        (
+            "model.name is not set for https://api.openai.com/v1; "
+            "set it to one of the endpoint's models"
+        ),
+    ),
+    "name only": (
+        ModelSettings(name="gpt-4o"),
+        (
+            "model.name 'gpt-4o' is set but model.base_url is not; set model.base_url to the "
+            "endpoint, such as 'https://host/v1'"
+        ),
+    ),
+    "key only": (
+        ModelSettings(api_key="k-secret"),
+        (
+            "model.api_key is set but model.base_url is not; set model.base_url to the "
+            "endpoint, such as 'https://host/v1'"
+        ),
+    ),
+    "mode": (
+        replace(HOSTED, api_mode="telepathy"),
+        "model.api_mode 'telepathy' is unknown; set it to one of: chat_completions, local",
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_settings_say_what_to_set(settings: ModelSettings, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        open_route(settings, LocalSettings())
+    assert str(caught.value) == message
+
+
+def test_the_embedded_window_has_the_same_floor() -> None:
+    with pytest.raises(SettingsError, match="local.context_length 1000 is too small"):
+        open_route(ModelSettings(), LocalSettings(context_length=1_000))
+
+
+@pytest.mark.parametrize(
+    ("model", "window_tokens"),
+    [
+        ("gpt-4o-mini-2024-07-18", 128_000),
+        ("gpt-4.1-nano", 1_047_576),
+        ("gpt-4-0613", 8_192),
+        ("openai/gpt-5", 400_000),
+        ("anthropic/claude-sonnet-4.5", 200_000),
+        ("deepseek/deepseek-r1:free", 128_000),
+        ("meta-llama/Llama-3.1-8B-Instruct", 131_072),
+        ("Gemini-1.5-Pro-002", 2_097_152),
+        ("test/model", 128_000),
+        ("", 128_000),
+    ],
+)
+def test_windows_are_known_by_the_longest_prefix(model: str, window_tokens: int) -> None:
+    assert known_window(model) == window_tokens
+
+
+# -- models of an endpoint ----------------------------------------------------------------------
+def test_an_endpoint_lists_its_models(stub: StubModelServer) -> None:
+    stub.script([], model="other")
+    settings = ModelSettings(base_url=stub.base_url, api_key="k-secret")
+    assert list_models(settings) == ["stub-model", "other"]
+    assert stub.requests[0].headers["authorization"] == "Bearer k-secret"
+    assert (stub.requests[0].method, stub.requests[0].path) == ("GET", "/v1/models")
+
+
+def test_the_embedded_model_lists_nothing() -> None:
+    assert list_models(ModelSettings()) == []
+
+
+def test_an_endpoint_that_cannot_be_asked_says_so(stub: StubModelServer) -> None:
+    settings = ModelSettings(base_url=stub.base_url.removesuffix("/v1"), api_key="k-secret")
+    with pytest.raises(RequestRefused, match="no such path"):
+        list_models(settings)
+
+
+# -- prices -------------------------------------------------------------------------------------
+USAGE = TokenUsage(prompt=1_000_000, completion=500_000)
+
+
+def price(model: str, base_url: str, *own: tuple[str, float, float]) -> float | None:
+    return price_of(USAGE, model, Endpoint(base_url, "k", "r"), own)
+
+
+def test_own_prices_come_first() -> None:
+    assert price("gpt-4o", "https://api.openai.com/v1", ("gpt-4o", 1.0, 4.0)) == 3.0
+    assert price("mine", "http://127.0.0.1:1/v1", ("mine", 0.5, 0.0)) == 0.5
+
+
+def test_listed_prices_are_found_by_host_and_model() -> None:
+    listed = price("gpt-4o", "https://api.openai.com/v1", ("other", 1.0, 4.0))
+    assert listed is not None
+    assert listed > 0
+
+
+def test_cached_tokens_cost_less() -> None:
+    endpoint = Endpoint("https://api.openai.com/v1", "k", "r")
+    full = price_of(TokenUsage(1_000, 0), "gpt-4o", endpoint, ())
+    cached = price_of(TokenUsage(1_000, 0, cached=900), "gpt-4o", endpoint, ())
+    assert full is not None
+    assert cached is not None
+    assert cached < full
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url"),
+    [
+        ("no-such-model", "https://api.openai.com/v1"),
+        ("gpt-4o", "https://llm.example.invalid/v1"),
+        ("gpt-4o", "http://localhost:8000/v1"),
+    ],
+)
+def test_an_unknown_price_is_none_and_never_nothing(model: str, base_url: str) -> None:
+    assert price(model, base_url) is None
+
+
+# -- light --------------------------------------------------------------------------------------
+def test_opening_a_route_imports_nothing_heavy() -> None:
+    heavy = "httpx2 httpcore2 tenacity genai_prices xllamacpp ssl urllib.request email asyncio"
+    script = (
+        "import sys\n"
+        "from agent.base.settings import LocalSettings, ModelSettings\n"
+        "from agent.providers.catalog import open_route\n"
+        "import agent.auxiliary_client\n"
+        "open_route(ModelSettings(), LocalSettings()).close()\n"
+        "open_route(ModelSettings(name='m', base_url='https://h/v1'), LocalSettings()).close()\n"
+        f"print([name for name in {heavy.split()!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
