@@ -1,25 +1,26 @@
 """The one error tree; every message is one line that a person can act on.
 
-    HermesError
-    |- UsageError (ValueError)              wrong arguments                         exit 2
-    |  `- SettingsError                     a settings key or value is wrong
-    |- StoreError                           the store cannot be read or written     exit 5
-    |  |- StoreBusy                         another process held the write lock too long
-    |  |- SchemaTooNew                      written by a newer version
-    |  |- UnknownSession (LookupError)      no such session, or the name is ambiguous  exit 2
-    |  |- UnknownPass (LookupError)         no such compaction pass                    exit 2
-    |  |- LeaseLost                         a pass no longer holds its lease
-    |  |- PassRefused                       the fence was closed before the commit
-    |  `- PassSuperseded                    the view changed under a pass
-    |- ProviderError                        a model call failed                     exit 3
-    |  |- AuthError, QuotaError, RateError, OverloadError, ContextOverflow,
-    |  |  ContentFiltered, RequestRefused, NetworkError, CallTimeout (TimeoutError),
-    |  `- CallStalled (TimeoutError), ModelUnavailable
-    |- CallCancelled                        a model call was stopped by us          exit 130
-    |- ContextCannotFit                     nothing can be removed any more         exit 4
-    |- SummaryFailure                       a summariser gave no usable text
-    |  `- SummaryEmpty, SummaryTruncated, SummaryReasoningOnly, SummaryDeclined
-    `- ToolError                            a tool failed; its text goes to the model
+HermesError
+|- UsageError (ValueError)              wrong arguments                         exit 2
+|  `- SettingsError                     a settings key or value is wrong
+|- StoreError                           the store cannot be read or written     exit 5
+|  |- StoreBusy                         another process held the write lock too long
+|  |- SchemaTooNew                      written by a newer version
+|  |- UnknownSession (LookupError)      no such session, or the name is ambiguous  exit 2
+|  |- UnknownPass (LookupError)         no such compaction pass                    exit 2
+|  |- LeaseLost                         a pass no longer holds its lease
+|  |- PassRefused                       the fence was closed before the commit
+|  `- PassSuperseded                    the view changed under a pass
+|- ProviderError                        a model call failed                     exit 3
+|  |- AuthError, QuotaError, RateError, OverloadError, ContextOverflow,
+|  |  ContentFiltered, RequestRefused, NetworkError, CallTimeout (TimeoutError),
+|  `- CallStalled (TimeoutError), ModelUnavailable
+|- CallCancelled                        a model call was stopped by us          exit 130
+|- ContextCannotFit                     nothing can be removed any more         exit 4
+|- SummaryFailure                       a summariser gave no usable text
+|  `- SummaryEmpty, SummaryTruncated, SummaryReasoningOnly, SummaryDeclined
+`- ToolError                            a tool failed; its text goes to the model
+   `- ToolUsageError (UsageError)       wrong arguments, from a model or a person  exit 2
 """
 
 from __future__ import annotations
@@ -257,3 +258,7 @@ class ToolError(HermesError):
     """A tool cannot do what was asked; the message is the tool result that the model reads."""
 
     failure_class = "tool"
+
+
+class ToolUsageError(ToolError, UsageError):
+    """Wrong arguments of something that models and people call alike, such as recall."""

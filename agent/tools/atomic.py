@@ -14,7 +14,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     `path` should be resolved: a symbolic link would be replaced, not followed.
     Raises: OSError; then the old file stands unchanged and nothing is left beside it.
     """
-    scratch = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
+    scratch = path.with_name(f".{secrets.token_hex(8)}.part")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -155,7 +155,7 @@ def _patch(arguments: Mapping[str, Any], context: ToolContext) -> str:
     old, new = arguments["old"], arguments["new"]
     if old == new:
         raise ToolError("old and new are the same text; nothing to change")
-    if text.count("\r\n") == text.count("\n") and "\r" not in old + new:
+    if 0 < text.count("\n") == text.count("\r\n") and "\r" not in old + new:
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     at = _only_place(text, old, shown)
     changed = text[:at] + new + text[at + len(old) :]

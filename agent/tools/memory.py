@@ -21,7 +21,7 @@ def _run(arguments: Mapping[str, Any], context: ToolContext) -> str:
     if path is None:
         raise ToolError("this session keeps no memory file; nothing was kept")
     with _ONE_AT_A_TIME:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_bytes().decode("utf-8") if path.exists() else ""
         lines = text.removesuffix("\n").split("\n") if text else []
         changed = _ACTIONS[arguments["action"]](lines, arguments)
         data = "".join(f"{line}\n" for line in changed).encode("utf-8")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.base.errors import ToolError
+from agent.base.errors import ToolError, ToolUsageError
 from agent.base.messages import Message, text_of
 from agent.base.tokens import estimate_text
 from agent.tools.protocol import Access, RowReader, Tool, ToolContext
@@ -63,7 +63,7 @@ def recall_text(
 ) -> str:
     """Return rows as text: for each a header line `#SEQ role date`, then its text.
 
-    Raises: ToolError as `recall` does.
+    Raises: ToolUsageError as `recall` does.
     """
     found = recall(reader, query, rows, offset, budget_tokens)
     parts = [f"{_header(piece)}\n{piece.text}" for piece in found.slices]
@@ -80,7 +80,7 @@ def recall_rows(
     """Return the same rows as messages, by seq.
 
     Shape: a row shown whole is the accepted message; of a longer one `content` is the slice and
-    `_slice` says `offset`, `chars` and `total_chars`. Raises: ToolError as `recall` does.
+    `_slice` says `offset`, `chars` and `total_chars`. Raises: ToolUsageError as `recall` does.
     """
     return [
         {
@@ -104,17 +104,17 @@ def recall(
     """Return the rows of a range from `offset` characters into its first row on, or those that
     hold every word of a query with one row before and after each.
 
-    Raises: ToolError unless exactly one of `query` and `rows` is given, for a range that is none
-    or holds no row, an offset behind the end, and a budget under `SMALLEST_BUDGET_TOKENS`.
+    Raises: ToolUsageError unless exactly one of `query` and `rows` is given, for a range that is
+    none or holds no row, an offset past the end, and a budget under `SMALLEST_BUDGET_TOKENS`.
     """
     query, rows = (query or "").strip(), (rows or "").strip()
     if bool(query) == bool(rows):
         given = f"query={query!r} and rows={rows!r}" if query else "neither"
-        raise ToolError(f'recall takes a query, or rows like "17" or "40-62"; given: {given}')
+        raise ToolUsageError(f'recall takes a query, or rows like "17" or "40-62"; given: {given}')
     if offset < 0 or (offset and query):
-        raise ToolError(f"offset {offset} needs rows, and must be 0 or more")
+        raise ToolUsageError(f"offset {offset} needs rows, and must be 0 or more")
     if budget_tokens < SMALLEST_BUDGET_TOKENS:
-        raise ToolError(
+        raise ToolUsageError(
             f"budget_tokens {budget_tokens} is too small; give {SMALLEST_BUDGET_TOKENS} or more"
         )
     if query:
@@ -133,10 +133,12 @@ def _range(rows: str) -> tuple[int, int]:
     """Return first and last seq of "17" or "40-62"."""
     match = _ROWS.fullmatch(rows)
     if match is None:
-        raise ToolError(f'rows {one_line(rows, limit=80)!r} is no range; write "17" or "40-62"')
+        raise ToolUsageError(
+            f'rows {one_line(rows, limit=80)!r} is no range; write "17" or "40-62"'
+        )
     first, last = int(match[1]), int(match[2] or match[1])
     if not 1 <= first <= last:
-        raise ToolError(f"rows {rows!r} is empty; rows count from 1, the smaller number first")
+        raise ToolUsageError(f"rows {rows!r} is empty; rows count from 1, the smaller number first")
     return first, last
 
 
@@ -149,7 +151,9 @@ def _read(reader: RowReader, first: int, last: int, offset: int, budget: int) ->
         seq, text = int(row["_seq"]), row_text(row)
         start = 0 if slices else offset
         if start and start >= len(text):
-            raise ToolError(f"row {seq} has {len(text)} characters; offset {start} is past its end")
+            raise ToolUsageError(
+                f"row {seq} has {len(text)} characters; offset {start} is past its end"
+            )
         if slices and room < _HEADER_TOKENS + _ROW_TOKENS:
             return Recalled(tuple(slices), f"read on with {_call(seq, last, 0, budget)}")
         taken = _fitting(text, start, room - _HEADER_TOKENS)
@@ -160,7 +164,9 @@ def _read(reader: RowReader, first: int, last: int, offset: int, budget: int) ->
             return Recalled(tuple(slices), f"{more}; read on with {_call(seq, last, end, budget)}")
         room -= _HEADER_TOKENS + estimate_text(taken)
     if not slices:
-        raise ToolError(f"this conversation has no row {first}" + f" to {last}" * (last > first))
+        raise ToolUsageError(
+            f"this conversation has no row {first}" + f" to {last}" * (last > first)
+        )
     return Recalled(tuple(slices), "")
 
 

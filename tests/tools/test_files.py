@@ -198,17 +198,17 @@ def test_a_patch_changes_exactly_the_given_text(
     before, old, after = parts
     path = tmp_path_factory.getbasetemp() / "patched"
     whole = before + old + after
-    path.write_text(whole)
+    path.write_bytes(whole.encode())
     context = ToolContext(path.parent, ToolSettings(), CancelToken())
     unique = old != "" and old != new and whole.find(old) == whole.rfind(old)
     try:
         PATCH_FILE.run({"path": "patched", "old": old, "new": new}, context)
     except ToolError:
         assert not unique
-        assert path.read_text() == whole
+        assert path.read_bytes() == whole.encode()
     else:
         assert unique
-        assert path.read_text() == before + new + after
+        assert path.read_bytes() == (before + new + after).encode()
 
 
 def test_a_stopped_call_reads_no_further(context: ToolContext) -> None:

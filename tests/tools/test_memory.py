@@ -47,7 +47,7 @@ def test_the_answer_says_how_full_the_file_is(memory: ToolContext) -> None:
 
 def test_what_a_person_wrote_there_stays_as_it_is(memory: ToolContext) -> None:
     _path(memory).parent.mkdir()
-    _path(memory).write_text("# Mine\n\n- a\u2028b\n  - c")
+    _path(memory).write_text("# Mine\n\n- a\u2028b\n  - c", newline="")
     MEMORY.run({"action": "add", "line": "d"}, memory)
     assert _path(memory).read_text() == "# Mine\n\n- a\u2028b\n  - c\nd\n"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.base.errors import ToolError
+from agent.base.errors import ToolError, ToolUsageError
 from agent.base.tokens import estimate_text
 from agent.tools.protocol import ToolContext
 from agent.tools.recall import RECALL, recall, recall_rows, recall_text
@@ -41,8 +41,9 @@ def _row(seq: int, content: Any, role: str = "user", **more: Any) -> dict[str, A
 
 
 def _fails(reader: Rows, **arguments: Any) -> str:
-    with pytest.raises(ToolError) as raised:
+    with pytest.raises(ToolUsageError) as raised:
         recall_text(reader, **arguments)
+    assert raised.value.exit_code == 2
     return str(raised.value)
 
 
