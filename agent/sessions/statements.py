@@ -60,7 +60,8 @@ NEW_BLOB: Final = (
 BLOB: Final = "SELECT bytes FROM blobs WHERE sha256 = ?"
 ROW_COLUMNS: Final = """m.id, m.kind, m.role, m.content, m.extra, m.tool_calls, m.tool_call_id,
     m.tool_name, m.reasoning, m.model, m.finish_reason, m.usage, m.created_at, m.blob,
-    p.seq, p.tokens"""
+    p.seq, m.tokens"""
+_SHOWN_COLUMNS: Final = ROW_COLUMNS.replace("m.tokens", "p.tokens")
 HEAD: Final = """
 SELECT c.generation, c.watermark FROM sessions s
 JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
@@ -68,7 +69,7 @@ VIEW_HEAD: Final = """
 SELECT c.id, c.generation, c.watermark, c.live_tokens FROM sessions s
 JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
 LIVE_ROWS: Final = f"""
-SELECT {ROW_COLUMNS}, p.masked_by, p.stub
+SELECT {_SHOWN_COLUMNS}, p.masked_by, p.stub
 FROM places p JOIN messages m ON m.id = p.row_id
 WHERE p.conversation_id = ? AND p.seq > ? AND p.compacted_by IS NULL AND p.hidden_by IS NULL
 ORDER BY p.seq"""

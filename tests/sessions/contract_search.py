@@ -1,0 +1,126 @@
+"""What any store must find, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.base.errors import UsageError
+from agent.sessions.protocol import SessionStore
+from agent.sessions.records import RowState
+from tests.sessions.steps import LARGE, SESSION, begin, contents, cover, mask, run_pass, summary
+
+
+class SearchContract:
+    def test_every_word_must_be_there_and_the_newest_comes_first(self, store: SessionStore) -> None:
+        begin(store)
+        for text in ("red apples", "green apples", "red cars", "apples, quite RED"):
+            store.append_message(SESSION, "user", text)
+        assert contents([hit.message for hit in store.search("red apple")]) == [
+            "apples, quite RED",
+            "red apples",
+        ]
+        assert contents([hit.message for hit in store.search("apple", limit=1)]) == [
+            "apples, quite RED"
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "query", "is_found"),
+        [
+            ("the deployment failed", "ploy", True),
+            ("the deployment failed", "DEPLOY", True),
+            ("the deployment failed", '"deployment failed"', True),
+            ("the deployment has failed", '"deployment failed"', False),
+            ("the deployment failed", "deployment succeeded", False),
+            ("abc and bcd", "abcd", False),
+            ("port 5433 is open", "5433", True),
+            ("東京の天気は晴れ", "天気", True),
+            ("東京の天気は晴れ", "京の天気", True),
+            ("東京の天気は晴れ", "気天", False),
+            ("東京 天気", "京天", False),
+            ("데이터베이스 오류", "오류", True),
+            ("カタカナ", "タカ", True),
+            ("Straße und Äpfel", "STRASSE äpfel", True),
+            ("cafe\u0301 au lait", "caf\u00e9", True),
+            ("go to x=1 now", "x= now", True),
+            ("go to y now", "to go", True),
+            ("go to y now", "to qq", False),
+            ('say "hello" there', 'hello"', True),
+            ("a 'quoted' AND word", "AND quoted", True),
+            ("emoji 🎉🎉🎉 here", "🎉🎉🎉", True),
+        ],
+    )
+    def test_words_match_as_promised(
+        self, store: SessionStore, text: str, query: str, is_found: bool
+    ) -> None:
+        begin(store)
+        store.append_message(SESSION, "user", text)
+        assert bool(store.search(query)) is is_found
+        assert bool(store.search(query, session_id=SESSION)) is is_found
+
+    @pytest.mark.parametrize("query", ["", "  ", '""', '" "'])
+    def test_an_empty_query_is_refused(self, store: SessionStore, query: str) -> None:
+        with pytest.raises(UsageError, match="no word"):
+            store.search(query)
+
+    def test_tool_names_arguments_and_parts_are_searched(self, store: SessionStore) -> None:
+        begin(store)
+        call = {"name": "read_file", "arguments": '{"path": "/etc/hosts"}'}
+        store.append(
+            SESSION,
+            [
+                {"role": "user", "content": [{"type": "text", "text": "see this picture"}]},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "c", "type": "function", "function": call}],
+                },
+                {"role": "tool", "tool_call_id": "c", "name": "read_file", "content": "localhost"},
+            ],
+        )
+        found = {
+            query: [hit.message["_seq"] for hit in store.search(query)]
+            for query in ("picture", "hosts", "read_file", "localhost")
+        }
+        assert found == {"picture": [1], "hosts": [2], "read_file": [3, 2], "localhost": [3]}
+
+    def test_covered_and_masked_rows_are_found_and_summaries_are_not(
+        self, store: SessionStore
+    ) -> None:
+        begin(store)
+        rows = store.append(SESSION, [{"role": "user", "content": f"pear {n}"} for n in range(3)])
+        mask(store, rows[2])
+        cover(store, rows[:1], "pear pear")
+        found = [(hit.message["content"], hit.state) for hit in store.search("pear")]
+        assert found == [
+            ("pear 2", RowState.MASKED),
+            ("pear 1", RowState.LIVE),
+            ("pear 0", RowState.COMPACTED),
+        ]
+
+    def test_a_search_can_be_kept_to_one_session(self, store: SessionStore) -> None:
+        for session_id in ("a", "b"):
+            store.create_session(session_id, "cli", title=f"Title {session_id}")
+            store.append_message(session_id, "user", f"walnut {session_id}")
+        for query in ("walnut", "w"):
+            hits = store.search(query, session_id="a")
+            assert [(hit.session_id, hit.title, hit.snippet) for hit in hits] == [
+                ("a", "Title a", "walnut a")
+            ]
+
+    def test_the_inside_of_a_blob_is_found_and_shown_in_one_line(self, store: SessionStore) -> None:
+        begin(store)
+        text = LARGE[:100_000] + "\nthe hidden\tneedle is here\n" + LARGE[:100_000]
+        store.append(SESSION, [{"role": "tool", "tool_call_id": "c", "content": text}])
+        (hit,) = store.search("needle")
+        assert "the hidden needle is here" in hit.snippet
+        assert "\n" not in hit.snippet
+        assert len(hit.snippet) <= 200
+
+    def test_indexing_counts_new_rows_once(self, store: SessionStore) -> None:
+        rows = begin(store, 300)
+        assert store.index_pending() == 300
+        assert store.index_pending() == 0
+        run_pass(store, cover=(rows[0]["_row_id"],), new_row=summary())
+        store.append_message(SESSION, "user", "one more")
+        assert store.index_pending() == 1
+        assert len(store.search("message", limit=1_000)) == 300
