@@ -1,0 +1,232 @@
+"""`AIAgent`: an agent whose conversations never have to end, for programs and for every surface.
+
+Construction touches no network and no file but the given store. Read next:
+`agent/turn/loop.py` (one turn), `agent/conversation_compression.py` (one pass),
+`agent/sessions/protocol.py` (the store).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent.providers.catalog import open_route
+
+from agent.base.errors import HermesError, UsageError
+from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
+from agent.base.ids import new_turn_id
+from agent.base.messages import Message
+from agent.base.settings import Settings
+from agent.base.tokens import Calibration
+from agent.compaction.host import AttemptRequest
+from agent.compaction.verdict import discard_prepared
+from agent.conversation_compression import (
+    commit_prepared,
+    compress_context,
+    run_attempt,
+)
+from agent.sessions.records import Guards, PassRecord
+from agent.tools.recall import recall_rows
+from agent.turn.host import Turn, TurnResult, UsageTotals
+from agent.turn.loop import run_turn
+from agent.turn.meter import ContextMeter, measure
+from agent.turn.reader import StoredRows
+from agent.turn.runtime import AgentOptions, AgentRuntime, with_model
+
+__all__ = ["AIAgent", "ContextMeter", "TurnResult", "UsageTotals"]
+
+
+class AIAgent(AgentRuntime):
+    """One agent on one session.
+
+    Keywords beside the model's (`api_key`, `base_url`, `model`, `api_mode`, `context_length`) and
+    `settings` are the fields of `AgentOptions`: `session_db` (without it the default store is
+    opened at the first turn), `session_id`, `tools` (offered beside the built-in ones) and
+    `builtin_tools`, `on_event` (receives every event in order, in the thread that runs the turn),
+    `confirm(call_id, why)` (asked before a tool writes or executes, see `tools.approval`; without
+    it such calls are refused with a reason that the model reads), `platform`, `quiet_mode` (no
+    notices of level info), `skip_context_files`, `skip_memory`, `cwd`, `provider` and `clock`.
+    Concurrency: one turn or pass at a time, later ones wait; `submit` and `interrupt` may be called
+    from any thread at any time.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str = "",
+        base_url: str = "",
+        model: str = "",
+        api_mode: str = "",
+        context_length: int = 0,
+        settings: Settings | None = None,
+        **options: Any,
+    ) -> None:
+        given = {
+            "api_key": api_key,
+            "base_url": base_url,
+            "name": model,
+            "api_mode": api_mode,
+            "context_length": context_length,
+        }
+        super().__init__(with_model(settings or Settings(), given), AgentOptions(**options))
+
+    def chat(self, text: str) -> str:
+        """Send one message and return the answer's text. Raises as `run_conversation`."""
+        return self.run_conversation(text).final_text
+
+    def run_conversation(self, text: str) -> TurnResult:
+        """Accept one user message, run the turn it starts, and return what came of it.
+
+        The message is durable before the model is called. An interrupted turn returns with
+        `stop_reason` interrupted.
+        Raises: UsageError for a blank message; ProviderError, ContextCannotFit or StoreError when
+        the turn fails, after an `error` and a `turn_finished` event.
+        """
+        with self._turn_lock:
+            return self._run(self.submit(text))
+
+    def submit(self, text: str) -> int:
+        """Accept one user message durably and return its seq; a later request carries it.
+
+        Concurrency: any thread, also during a turn or a pass, which it neither waits for nor
+        disturbs.
+        Raises: UsageError for a blank message; StoreError when it cannot be stored.
+        """
+        if not text.strip():
+            raise UsageError("the message is empty: type some text")
+        self._open_session()
+        [stored] = self.store.append(self.session_id, [{"role": "user", "content": text}])
+        return int(stored["_seq"])
+
+    def pending_messages(self) -> int:
+        """Return how many accepted user messages no request has carried yet."""
+        self._open_session()
+        return len(self._pending_rows())
+
+    def run_pending(self) -> TurnResult | None:
+        """Run a turn for messages accepted by `submit`, or return None when there are none."""
+        with self._turn_lock:
+            self._open_session()
+            rows = self._pending_rows()
+            return self._run(rows[0]["_seq"]) if rows else None
+
+    def interrupt(self) -> None:
+        """Stop the running turn, its tools and its pass; return at once. Any thread."""
+        turn = self._turn
+        if turn is not None:
+            turn.cancel.cancel()
+        for fence in list(self.fences):
+            fence.try_cancel_before_commit()
+
+    @property
+    def busy(self) -> str:
+        """What is running now: `pass`, `turn`, or an empty string."""
+        if self.fences:
+            return "pass"
+        return "turn" if self._turn is not None else ""
+
+    def compress(self, focus: str | None = None, *, preview: bool = False) -> PassRecord:
+        """Run one manual pass and return its ledger row.
+
+        With `preview` the pass is prepared and left so; `commit_prepared` commits it without a
+        second summary. The row's status and failure class say how it ended.
+        """
+        with self._turn_lock:
+            self._open_session()
+            request = AttemptRequest(trigger="manual", force=True, focus=focus, preview=preview)
+            return run_attempt(self, [], request).ledger
+
+    def commit_prepared(self) -> PassRecord:
+        """Commit the prepared pass. Raises: UsageError when there is none."""
+        with self._turn_lock:
+            self._open_session()
+            return commit_prepared(self).ledger
+
+    def discard_prepared(self) -> PassRecord | None:
+        """Close the prepared pass, if there is one, and return its ledger row."""
+        with self._turn_lock:
+            self._open_session()
+            return discard_prepared(self)
+
+    def recall(
+        self, query: str | None = None, rows: str | None = None, budget_tokens: int = 2000
+    ) -> list[Message]:
+        """Return accepted rows by search or by seqs (`"17"`, `"40-62"`), within a token budget."""
+        self._open_session()
+        return recall_rows(
+            StoredRows(self.store, self.session_id),
+            query=query,
+            rows=rows,
+            budget_tokens=budget_tokens,
+        )
+
+    def context(self) -> ContextMeter:
+        """Return what the next request would be made of, in tokens."""
+        self._open_session()
+        return measure(self)
+
+    def usage_totals(self) -> UsageTotals:
+        """Return what this agent has used since it was made."""
+        return dataclasses.replace(self.usage)
+
+    def switch_model(self, name: str) -> None:
+        """Use another model of the same endpoint from the next request on.
+
+        Strikes, brake and calibration of the old model are void; a smaller window is compacted
+        for before the next request.
+        """
+        with self._turn_lock:
+            self._open_session()
+            self.settings = with_model(self.settings, {"name": name})
+            self.provider.close()
+            self._use_provider(open_route(self.settings.model, self.settings.local))
+            self._learned_window = 0
+            self.calibrate(Calibration(), {})
+            self.store.settle(self.session_id, Guards(clear_cooldown=True, health={}))
+            self._bind_compressor()
+
+    def set_title(self, title: str) -> None:
+        """Name the session. Raises: UsageError when another session has that title."""
+        self._open_session()
+        self.store.set_title(self.session_id, title)
+
+    def close(self) -> None:
+        """Stop what runs and close connections; the store too when the agent opened it."""
+        self.interrupt()
+        self.provider.close()
+        if self.options.session_db is None and self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _run(self, first_seq: int) -> TurnResult:
+        """Run the turn that begins with the user row `first_seq`."""
+        turn = Turn(id=new_turn_id(), first_seq=first_seq)
+        self._turn = turn
+        try:
+            self.emit(TurnStarted())
+            ending = run_turn(self, turn)
+            self.emit(TurnFinished(final_text=ending.final_text, stop_reason=ending.stop_reason))
+        except HermesError as error:
+            self.emit(ErrorRaised(failure_class=error.failure_class, text=str(error)))
+            self.emit(TurnFinished(final_text="", stop_reason="error"))
+            raise
+        except BaseException:
+            turn.cancel.cancel()
+            raise
+        finally:
+            self._turn = None
+        self.store.index_pending()
+        return TurnResult(
+            final_text=ending.final_text,
+            messages=self.store.accepted_rows(self.session_id, first_seq, self.live.head.watermark),
+            usage=turn.usage,
+            session_id=self.session_id,
+            passes=turn.passes,
+            stop_reason=ending.stop_reason,
+        )
+
+    def _compress_context(
+        self, messages: list[Message], system_message: str, **options: Any
+    ) -> tuple[list[Message], str]:
+        """Run `compress_context` for this agent; `options` are its keyword arguments."""
+        return compress_context(self, messages, system_message, **options)

@@ -45,8 +45,6 @@ class CompressionSettings:
     """Share of U that a pass brings the request down to."""
     max_attempts: int = 3
     """Passes in one turn after the provider reported an overflow."""
-    in_place: bool = True
-    """Keep the session id when a pass commits."""
     context_timeout_seconds: float = 120.0
     """Silence after which a stopped pass counts as stalled; 0 disables that judgement."""
     context_total_ceiling_seconds: float = 600.0

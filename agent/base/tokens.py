@@ -23,6 +23,7 @@ STRICT_SHARE = 0.83
 
 SMALLEST_RATIO = 0.5
 LARGEST_RATIO = 4.0
+PRIOR_TOKENS = 400
 
 _IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
 _IMAGE_IN_TEXT = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
@@ -177,7 +178,8 @@ class Calibration:
     """How the provider's counts relate to our estimates; `ratio` is real over estimated.
 
     The first report takes over; later a higher ratio is taken at once and a lower one by half,
-    because counting too little overflows while counting too much only compacts early.
+    because counting too little overflows while counting too much only compacts early. A short
+    request says little about a long one: `PRIOR_TOKENS` are taken to have been estimated rightly.
     """
 
     ratio: float = 1.0
@@ -190,7 +192,8 @@ class Calibration:
         """
         if estimated <= 0 or real <= 0:
             return self
-        seen = min(max(real / estimated, SMALLEST_RATIO), LARGEST_RATIO)
+        ratio = (real + PRIOR_TOKENS) / (estimated + PRIOR_TOKENS)
+        seen = min(max(ratio, SMALLEST_RATIO), LARGEST_RATIO)
         if self.reports and seen < self.ratio:
             seen = (self.ratio + seen) / 2
         return Calibration(seen, self.reports + 1)
@@ -206,4 +209,4 @@ class Calibration:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Calibration:
         """Return what `to_dict` gave; nothing stored means no report yet."""
-        return cls(float(data["ratio"]), int(data["reports"])) if data else cls()
+        return cls(float(data["ratio"]), int(data.get("reports", 1))) if data else cls()

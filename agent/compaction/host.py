@@ -1,0 +1,71 @@
+"""What an attempt is asked, what it needs of its agent, and what it hands back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.base.clock import Clock
+from agent.base.events import Event
+from agent.base.settings import Settings
+from agent.base.tokens import Calibration
+from agent.compaction.attempt import SummaryClient
+from agent.compaction.budget import Budget
+from agent.compaction.fence import CompressionCommitFence
+from agent.providers.protocol import Provider
+from agent.sessions.protocol import SessionStore
+from agent.sessions.records import PassRecord, View
+
+
+class CompressionHost(Protocol):
+    """What an attempt needs of the agent it runs for."""
+
+    session_id: str
+    settings: Settings
+    clock: Clock
+    calibration: Calibration
+    context_compressor: Any
+    fences: list[CompressionCommitFence]
+
+    @property
+    def store(self) -> SessionStore: ...
+
+    @property
+    def provider(self) -> Provider: ...
+
+    def budget(self) -> Budget: ...
+
+    def summary_client(self) -> SummaryClient: ...
+
+    def emit(self, event: Event) -> None: ...
+
+
+@dataclass(frozen=True)
+class AttemptRequest:
+    """What is asked of one attempt.
+
+    `force` skips the gate but for the OFF switch; `current_tokens` is what the caller believes the
+    request to take and is only passed on to the engine; `preview` leaves the pass prepared;
+    `adopt_only` commits a prepared pass or nothing.
+    """
+
+    trigger: str
+    force: bool = False
+    focus: str | None = None
+    current_tokens: int | None = None
+    fence: CompressionCommitFence | None = None
+    preview: bool = False
+    adopt_only: bool = False
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """How an attempt ended: its ledger row, and the new view when it committed."""
+
+    ledger: PassRecord
+    view: View | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether the view has changed."""
+        return self.view is not None

@@ -1,0 +1,31 @@
+"""What is decided after an attempt: the verdict of a real count, and the end of a prepared pass."""
+
+from __future__ import annotations
+
+from agent.compaction.cooldown import Ending, Health, Outcome, fingerprint, next_health
+from agent.compaction.host import CompressionHost
+from agent.sessions.records import PassClosing, PassRecord, PassStatus
+
+
+def judge_last_pass(agent: CompressionHost, prompt_tokens: int, trigger_tokens: int) -> None:
+    """Judge the last committed pass by the first real prompt count that follows it."""
+    health = Health.from_dict(agent.store.health(agent.session_id))
+    if not health.awaiting_verdict:
+        return
+    ending = Ending.INEFFECTIVE if prompt_tokens >= trigger_tokens else Ending.EFFECTIVE
+    outcome = Outcome(
+        ending=ending,
+        at=agent.clock.now(),
+        fingerprint=fingerprint(0, prompt_tokens, agent.provider.model),
+    )
+    _health, guards = next_health(health, outcome)
+    agent.store.settle(agent.session_id, guards)
+
+
+def discard_prepared(agent: CompressionHost) -> PassRecord | None:
+    """Close the prepared pass, if there is one, and return its ledger row."""
+    record = agent.store.prepared_pass(agent.session_id)
+    if record is None:
+        return None
+    agent.store.close_pass(PassClosing(record.id, PassStatus.ABORTED, "explicit_interrupt"))
+    return agent.store.pass_record(record.id)

@@ -1,0 +1,367 @@
+"""One compaction attempt from admission to settlement: `compress_context` and `run_attempt`.
+
+Five steps: admit, plan and summarise (inside the engine), verify, commit, and the settlement that
+is part of the outcome's own transaction. An attempt works on copies and hands back a value, so
+nothing ever has to be rolled back. Read next: `agent/compaction/context_compressor.py` (the
+built-in engine), `agent/sessions/commit.py` (the transaction).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from agent.auxiliary_client import AuxiliaryExplicitCancellation
+from agent.base.errors import UsageError
+from agent.base.ids import new_pass_id
+from agent.base.messages import Message, copy_messages
+from agent.base.settings import CompressionSettings
+from agent.compaction.admit import admit, copy_inputs, note_unstarted
+from agent.compaction.attempt import AttemptContext, SummaryClient, reconcile
+from agent.compaction.budget import row_tokens
+from agent.compaction.cooldown import (
+    STALL_INTERRUPTED_FAILURE_CLASS,
+    Admission,
+    Ending,
+    Health,
+    Outcome,
+    fingerprint,
+    ledger_class,
+    next_health,
+)
+from agent.compaction.fence import CompressionCommitFence
+from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
+from agent.compaction.outcomes import SETTLED, Refused, classify
+from agent.compaction.plan import Plan, make_plan
+from agent.compaction.report import tell_finished, tell_progress, tell_started
+from agent.compaction.run import run_engine
+from agent.compaction.verify import judge_candidate
+from agent.sessions.records import (
+    Lease,
+    PassClosing,
+    PassKind,
+    PassOpening,
+    PassRecord,
+    PassStatus,
+    View,
+)
+
+LEASE_GRACE_S = 60.0
+_LEASE_REFRESH_S = 60.0
+_PROGRESS_S = 1.0
+
+__all__ = [
+    "STALL_INTERRUPTED_FAILURE_CLASS",
+    "CompressionCommitFence",
+    "compress_context",
+    "compression_attempt_stalled",
+    "resolve_context_compression_timeouts",
+]
+
+
+def resolve_context_compression_timeouts(
+    compression_cfg: CompressionSettings | None = None,
+) -> tuple[float, float]:
+    """Return (idle, total) limits of an attempt in seconds; None takes the defaults.
+
+    The total is never shorter than the idle limit.
+    """
+    settings = compression_cfg or CompressionSettings()
+    idle_s = settings.context_timeout_seconds
+    return idle_s, max(settings.context_total_ceiling_seconds, idle_s)
+
+
+def compression_attempt_stalled(
+    *,
+    commit_fence: CompressionCommitFence | None,
+    started_at: float,
+    idle_timeout_seconds: float | None = None,
+) -> bool:
+    """Return whether nothing had arrived for the idle limit when the attempt was stopped.
+
+    With a fence its clock decides, which a cancel freezes; without one the time since
+    `started_at` (monotonic seconds). An idle limit of 0 or less disables the judgement.
+    """
+    idle_s = idle_timeout_seconds
+    if idle_s is None:
+        idle_s, _total = resolve_context_compression_timeouts()
+    if idle_s <= 0:
+        return False
+    if commit_fence is not None:
+        return commit_fence.seconds_since_progress() >= idle_s
+    return time.monotonic() - started_at >= idle_s
+
+
+def compress_context(
+    agent: CompressionHost,
+    messages: list[Message],
+    system_message: str,
+    *,
+    approx_tokens: int | None = None,
+    focus_topic: str | None = None,
+    force: bool = False,
+    commit_fence: CompressionCommitFence | None = None,
+    trigger: str | None = None,
+) -> tuple[list[Message], str]:
+    """Try one pass and return (messages, system prompt): the new view, or the input unchanged.
+
+    The plan starts from the store's view; messages without `_row_id` are pending rows, accepted by
+    the commit or not at all. The caller's list and dicts are never touched. Whether a pass is due
+    is the caller's business; only guards can refuse it.
+    Raises: what a broken engine raises; StoreError when the outcome cannot be made durable.
+    """
+    request = AttemptRequest(
+        trigger=trigger or ("manual" if force else "unknown"),
+        force=force,
+        focus=focus_topic,
+        current_tokens=approx_tokens,
+        fence=commit_fence,
+    )
+    outcome = run_attempt(agent, messages, request)
+    if outcome.view is None:
+        return messages, system_message
+    return outcome.view.messages, system_message
+
+
+def run_attempt(
+    agent: CompressionHost, messages: Sequence[Message], request: AttemptRequest
+) -> Attempted:
+    """Run one attempt and return its ledger row, with the new view when it committed.
+
+    `messages` may bring pending rows; the product itself accepts rows first and passes none.
+    Raises: as `compress_context`.
+    """
+    store = agent.store
+    view = store.view(agent.session_id)
+    pending = [
+        message
+        for message in messages
+        if "_row_id" not in message and message.get("role") != "system"
+    ]
+    inputs = copy_inputs(view, pending)
+    admission, refusal = admit(agent, request, inputs)
+    if refusal is not None:
+        return Attempted(refusal)
+    _idle_s, total_s = resolve_context_compression_timeouts(agent.settings.compression)
+    lease = store.acquire_lease(agent.session_id, ceiling_s=total_s + LEASE_GRACE_S)
+    if lease is None:
+        return Attempted(note_unstarted(agent, request, PassStatus.SKIPPED, "lock_contended"))
+    fence = request.fence or CompressionCommitFence(clock=agent.clock)
+    if total_s > 0 and not request.preview:
+        fence.set_total_ceiling_seconds(total_s)
+    agent.fences.append(fence)
+    try:
+        attempt = _Attempt(agent, request, fence, lease, view.watermark, pending, inputs)
+        return attempt.run(model_free=admission is Admission.MODEL_FREE)
+    finally:
+        agent.fences.remove(fence)
+        store.release_lease(lease)
+
+
+def commit_prepared(agent: CompressionHost) -> Attempted:
+    """Commit the conversation's prepared pass without a second summary.
+
+    Raises: UsageError when none is prepared. One that no longer fits the view ends superseded.
+    """
+    if agent.store.prepared_pass(agent.session_id) is None:
+        raise UsageError(f"session {agent.session_id!r} has no prepared pass; run a preview first")
+    return run_attempt(agent, [], AttemptRequest(trigger="manual", force=True, adopt_only=True))
+
+
+@dataclass
+class _Attempt:
+    """One admitted attempt, under its lease."""
+
+    agent: CompressionHost
+    request: AttemptRequest
+    fence: CompressionCommitFence
+    lease: Lease
+    watermark: int
+    pending: Sequence[Message]
+    inputs: list[Message]
+    pass_id: str = field(default_factory=new_pass_id)
+    started_at: float = field(default_factory=time.monotonic)
+    tokens_out: int = 0
+    told_at: float = field(default_factory=time.monotonic)
+    refreshed_at: float = field(default_factory=time.monotonic)
+
+    def run(self, *, model_free: bool) -> Attempted:
+        """Adopt what an earlier attempt prepared, or plan anew; then commit and settle."""
+        prepared = self._prepared()
+        if prepared is not None:
+            plan = Plan.from_dict(prepared.plan)
+            self.pass_id = prepared.id
+            self.agent.store.adopt_pass(prepared.id, self.lease, self.request.trigger)
+            return self._settled(lambda: plan)
+        store = self.agent.store
+        if self.request.adopt_only:
+            return Attempted(store.passes(self.agent.session_id)[-1])
+        client = self.agent.summary_client()
+        store.open_pass(
+            PassOpening(
+                pass_id=self.pass_id,
+                session_id=self.agent.session_id,
+                kind=PassKind.SUMMARY,
+                trigger=self.request.trigger,
+                watermark=self.watermark,
+                lease_token=self.lease.token,
+                tokens_before=sum(map(row_tokens, self.inputs)),
+                messages_before=len(self.inputs),
+                model=client.model,
+                route=client.route,
+            )
+        )
+        return self._settled(lambda: self._plan(client, model_free=model_free))
+
+    def _prepared(self) -> PassRecord | None:
+        """Return the prepared pass to commit; one that cannot be adopted is closed."""
+        store = self.agent.store
+        record = store.prepared_pass(self.agent.session_id)
+        if record is None:
+            return None
+        plan = Plan.from_dict(record.plan)
+        wanted = (self.request.force or not plan.preview) and not self.request.preview
+        if wanted and not self.pending and plan.still_holds(self.inputs):
+            return record
+        store.close_pass(PassClosing(record.id, PassStatus.SUPERSEDED, "attempt_superseded"))
+        return None
+
+    # -- plan, summarise, verify ---------------------------------------------------------------
+    def _plan(self, client: SummaryClient, *, model_free: bool) -> Plan:
+        """Ask the engine for a candidate and return what it changes, verified and kept.
+
+        Raises: Refused when it changes nothing or may not be committed; what the engine raises.
+        """
+        agent, request = self.agent, self.request
+        budget = agent.budget()
+        context = AttemptContext(
+            pass_id=self.pass_id,
+            fence=self.fence,
+            budget=budget,
+            client=client,
+            model_free=model_free,
+            on_progress=self._heard,
+        )
+        options = {
+            "current_tokens": request.current_tokens,
+            "focus_topic": request.focus,
+            "force": request.force,
+            "attempt": context,
+        }
+        if self.fence.is_cancelled:
+            raise AuxiliaryExplicitCancellation
+        handed = copy_messages(self.inputs)
+        candidate = run_engine(
+            agent.context_compressor.compress, handed, options, fence=self.fence, tick=self._tick
+        )
+        if self.fence.is_cancelled:
+            raise AuxiliaryExplicitCancellation
+        if not candidate:
+            raise Refused("empty_transcript")
+        changes = reconcile(self.inputs, candidate)
+        if changes.nothing:
+            raise Refused("no_progress")
+        reason = judge_candidate(self.inputs, changes, budget)
+        if reason:
+            raise Refused(reason)
+        plan = make_plan(
+            self.inputs, changes, candidate, watermark=self.watermark, preview=request.preview
+        )
+        if not self.pending:
+            agent.store.prepare_pass(self.pass_id, plan.to_dict())
+        return plan
+
+    def _heard(self, tokens_out: int) -> None:
+        self.tokens_out = tokens_out
+
+    def _tick(self) -> None:
+        """Keep the lease and tell the watcher, while the engine works."""
+        now = time.monotonic()
+        if now - self.refreshed_at >= _LEASE_REFRESH_S:
+            self.refreshed_at = now
+            self.agent.store.refresh_lease(self.lease)
+        if now - self.told_at >= _PROGRESS_S:
+            self.told_at = now
+            tell_progress(self.agent, self.pass_id, self.tokens_out, now - self.started_at)
+
+    # -- commit and settle ---------------------------------------------------------------------
+    def _settled(self, planning: Callable[[], Plan]) -> Attempted:
+        """Plan and commit; whatever happens, close the ledger row with its guards and tell."""
+        tell_started(self.agent, self.pass_id, self.request.trigger)
+        view = None
+        try:
+            plan = planning()
+            view = self._commit(plan)
+        except BaseException as error:
+            self._close(error)
+            if not isinstance(error, SETTLED):
+                raise
+        ledger = self.agent.store.pass_record(self.pass_id)
+        tell_finished(self.agent, ledger, time.monotonic() - self.started_at)
+        return Attempted(ledger, view)
+
+    def _commit(self, plan: Plan) -> View | None:
+        """Publish the plan, or leave it prepared for a preview."""
+        agent = self.agent
+        if self.request.preview:
+            return None
+        health = Health.from_dict(agent.store.health(agent.session_id))
+        _health, guards = next_health(
+            health, self._outcome(Ending.COMMITTED, failure_class=plan.failure_class)
+        )
+        commit = plan.commit(
+            self.pass_id,
+            self.lease,
+            pending=self.pending,
+            guards=guards,
+            durations={"summary": plan.summary_ms, "total": self._elapsed_ms()},
+        )
+        published = False
+        try:
+            view = agent.store.commit_pass(commit, self.fence.begin_commit)
+            published = True
+            return view
+        finally:
+            self.fence.finish_commit(published=published)
+
+    def _close(self, error: BaseException) -> None:
+        """Close the ledger row of an attempt that ended without a commit."""
+        stalled = compression_attempt_stalled(
+            commit_fence=self.fence, started_at=self.started_at, idle_timeout_seconds=self._idle_s()
+        )
+        status, failure_class, ending = classify(error, stalled=stalled)
+        _health, guards = next_health(
+            Health.from_dict(self.agent.store.health(self.agent.session_id)),
+            self._outcome(ending, failure_class=failure_class),
+        )
+        self.agent.store.close_pass(
+            PassClosing(
+                pass_id=self.pass_id,
+                status=status,
+                failure_class=ledger_class(failure_class),
+                detail=str(error),
+                guards=guards,
+                durations={"total": self._elapsed_ms()},
+            )
+        )
+
+    def _outcome(self, ending: Ending, *, failure_class: str) -> Outcome:
+        agent = self.agent
+        return Outcome(
+            ending=ending,
+            at=agent.clock.now(),
+            failure_class=failure_class,
+            fingerprint=fingerprint(
+                len(self.inputs), sum(map(row_tokens, self.inputs)), agent.provider.model
+            ),
+            idle_s=self._idle_s(),
+            manual=self.request.force,
+        )
+
+    def _idle_s(self) -> float:
+        idle_s, _total_s = resolve_context_compression_timeouts(self.agent.settings.compression)
+        return idle_s
+
+    def _elapsed_ms(self) -> int:
+        return int((time.monotonic() - self.started_at) * 1000)

@@ -1,0 +1,50 @@
+"""How a summary is shown to the model: as reference, with the requests that were dealt with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.base.messages import Message, text_of
+from agent.base.tokens import estimate_message
+
+OPENING = """\
+[Summary of the earlier conversation. It is reference, not instruction.]
+The older part of this conversation was condensed to fit the window; the rows it came from are \
+all kept. Treat what follows as notes about what has happened: do not act on it by itself and do \
+not redo work that it reports as done. Where it differs from a later message, the later message is \
+right. Your tools work as before."""
+
+DEALT_WITH = "Earlier requests of the user, verbatim, already dealt with:"
+CLOSING = "[End of the summary.]"
+RESTATED = "The user's current request follows, verbatim; it is still in progress."
+ANSWER_NEXT = "Answer only what follows this summary."
+
+
+def recall_footer(rows: str) -> str:
+    """Return the line that tells the model how to read what was condensed."""
+    return (
+        f'To read condensed rows word for word: recall(rows="{rows}"); '
+        'to find something in them: recall(query="words to look for").'
+    )
+
+
+def frame_summary(
+    summary: Message, dealt_with: Sequence[Message], *, recall: bool, restated: bool
+) -> Message:
+    """Return the user message that carries a summary; the stored row is left as it is."""
+    parts = [OPENING, text_of(summary.get("content"))]
+    if dealt_with:
+        lines = [f"#{row.get('_seq', '?')}: {_shown(row)}" for row in dealt_with]
+        parts.append("\n".join([DEALT_WITH, *lines]))
+    if recall and summary.get("_seq"):
+        parts.append(recall_footer(f"1-{summary['_seq']}"))
+    parts.append(CLOSING)
+    parts.append(RESTATED if restated else ANSWER_NEXT)
+    framed: Message = {"role": "user", "content": "\n\n".join(parts), "_kind": "frame"}
+    framed["_tokens"] = estimate_message(framed)
+    return framed
+
+
+def _shown(row: Message) -> str:
+    text = text_of(row.get("content"))
+    return text if text else "[attachment]"

@@ -1,0 +1,120 @@
+"""What a turn needs of the agent it runs for. `run_agent.AIAgent` fulfils it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.base.cancel import CancelToken
+from agent.base.messages import Message
+from agent.base.tokens import Calibration
+from agent.compaction.host import Attempted, CompressionHost
+from agent.providers.protocol import Limits, Provider, TokenUsage
+from agent.sessions.live import LiveView
+from agent.tools.runner import ToolRunner
+
+
+@dataclass
+class UsageTotals:
+    """What an agent has used since it was made; `cost` is None once one call had no known price."""
+
+    calls: int = 0
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    cost: float | None = 0.0
+
+    def add(self, usage: TokenUsage, cost: float | None) -> None:
+        """Count one call."""
+        self.calls += 1
+        self.prompt += usage.prompt
+        self.completion += usage.completion
+        self.cached += usage.cached
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+
+
+@dataclass
+class Turn:
+    """One turn while it runs. `first_seq` is the seq of the first user row it answers."""
+
+    id: str
+    first_seq: int
+    cancel: CancelToken = field(default_factory=CancelToken)
+    overflow_passes: int = 0
+    blocked_noted: bool = False
+    passes: list[str] = field(default_factory=list)
+    usage: UsageTotals = field(default_factory=UsageTotals)
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """A finished turn.
+
+    `messages` are the rows the turn accepted, oldest first; `passes` the ids of the passes it
+    committed; `stop_reason` is stop, length, content_filter, iterations or interrupted.
+    """
+
+    final_text: str
+    messages: list[Message]
+    usage: UsageTotals
+    session_id: str
+    passes: list[str]
+    stop_reason: str
+
+
+class TurnHost(CompressionHost, Protocol):
+    """The agent as the turn loop sees it."""
+
+    @property
+    def provider(self) -> Provider: ...
+
+    @property
+    def window_tokens(self) -> int: ...
+
+    @property
+    def reserve_tokens(self) -> int: ...
+
+    @property
+    def trigger_tokens(self) -> int: ...
+
+    @property
+    def excerpt_notices(self) -> set[int]: ...
+
+    @property
+    def live(self) -> LiveView: ...
+
+    @property
+    def system_prompt(self) -> str: ...
+
+    @property
+    def tool_schemas(self) -> Sequence[dict[str, Any]]: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def usage(self) -> UsageTotals: ...
+
+    @property
+    def recall_offered(self) -> bool: ...
+
+    def tool_runner(self, turn: Turn) -> ToolRunner:
+        """Return a runner whose tools stop with the turn."""
+        ...
+
+    def note_carried(self, seq: int) -> None:
+        """Say that a request with every row up to `seq` is about to be sent."""
+        ...
+
+    def calibrate(self, calibration: Calibration, anchor: dict[str, Any]) -> None:
+        """Take the provider's newest count over."""
+        ...
+
+    def learn_window(self, tokens: int) -> None:
+        """Take over a smaller window that the provider named."""
+        ...
+
+    def attempt(self, turn: Turn, *, trigger: str) -> Attempted:
+        """Run one compaction attempt on this turn's behalf."""
+        ...

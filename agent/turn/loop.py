@@ -1,0 +1,215 @@
+"""The turn loop: request, answer, tools, until the model has said its last word.
+
+Every row is durable before the next step begins: the user's before the model is called, each
+answer and each tool result as soon as it is complete. Read next: `preflight.py`, `recovery.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from agent.base.errors import CallCancelled, ContentFiltered, NetworkError, ProviderError
+from agent.base.events import Notice, ReasoningDelta, TextDelta, Usage
+from agent.base.messages import Message, text_of
+from agent.compaction.verdict import judge_last_pass
+from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
+from agent.sessions.records import Head
+from agent.tools.runner import ToolOutcome
+from agent.turn.host import Turn, TurnHost
+from agent.turn.preflight import prepare_request
+from agent.turn.recovery import recover_from_overflow
+from agent.turn.request import Shaped
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a turn ended: the last text and one of the stop reasons of `TurnResult`."""
+
+    final_text: str
+    stop_reason: str
+
+
+def run_turn(host: TurnHost, turn: Turn) -> Ending:
+    """Run one turn to its end and return its last word.
+
+    Raises: `ProviderError` when the model fails, `ContextCannotFit` when nothing can be removed
+    any more, `StoreError` when a row cannot be made durable. An interrupted turn returns.
+    """
+    trigger = "turn_start_threshold"
+    for _ in range(host.settings.tools.max_iterations):
+        if turn.cancel.cancelled:
+            return Ending("", "interrupted")
+        try:
+            reply, stored = _answer(host, turn, trigger)
+        except CallCancelled:
+            return Ending(_partial_text(host), "interrupted")
+        calls = stored.get("tool_calls") or []
+        if not calls:
+            return _last_word(host, reply, stored)
+        _run_tools(host, turn, calls)
+        trigger = "post_tool"
+    host.emit(
+        Notice(
+            level="warning",
+            text=f"the turn stopped after {host.settings.tools.max_iterations} model calls "
+            "(tools.max_iterations); send a message to go on",
+        )
+    )
+    return Ending("", "iterations")
+
+
+def _answer(host: TurnHost, turn: Turn, trigger: str) -> tuple[ModelReply, Message]:
+    """Return the model's answer and its stored row; overflows are recovered within bounds."""
+    while True:
+        shaped = prepare_request(host, turn, trigger=trigger)
+        if turn.cancel.cancelled:
+            raise CallCancelled("the turn was stopped")
+        call = _Call(host, turn, shaped, host.live.head)
+        try:
+            reply = call.send()
+        except ProviderError as error:
+            recover_from_overflow(host, turn, error, shaped)
+            trigger = "overflow"
+            continue
+        return reply, call.accept(reply)
+
+
+class _Call:
+    """One model call: what was sent, what has arrived, and how it becomes a row."""
+
+    def __init__(self, host: TurnHost, turn: Turn, shaped: Shaped, head: Head) -> None:
+        self.host = host
+        self.turn = turn
+        self.shaped = shaped
+        self.head = head
+        self.text: list[str] = []
+
+    def send(self) -> ModelReply:
+        """Send the request; a broken or stopped answer's text so far is kept as a row."""
+        host = self.host
+        system: Message = {"role": "system", "content": host.system_prompt}
+        request = ModelRequest(
+            messages=[system, *self.shaped.messages],
+            tools=host.tool_schemas,
+            max_tokens=host.reserve_tokens,
+        )
+        host.note_carried(self.head.watermark)
+        watch = CallWatch(cancel=self.turn.cancel, on_delta=self._on_delta)
+        try:
+            reply = host.provider.complete(request, limits=host.limits, watch=watch)
+        except (ProviderError, CallCancelled):
+            self._keep_partial("interrupted")
+            raise
+        if reply.finish_reason is None:
+            self._keep_partial("incomplete")
+            raise NetworkError(
+                f"{host.provider.route}: the answer ended without a finish; what arrived is "
+                "stored, send the message again",
+                route=host.provider.route,
+            )
+        return reply
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.text:
+            self.text.append(delta.text)
+            self.host.emit(TextDelta(text=delta.text))
+        if delta.reasoning:
+            self.host.emit(ReasoningDelta(text=delta.reasoning))
+
+    def _keep_partial(self, finish_reason: str) -> None:
+        text = "".join(self.text)
+        if text.strip():
+            self._store({"role": "assistant", "content": text, "_finish_reason": finish_reason})
+
+    def _store(self, message: Message) -> Message:
+        message["_seen"] = self.head.watermark
+        message.setdefault("_model", self.host.provider.model)
+        [stored] = self.host.store.append(self.host.session_id, [message])
+        return stored
+
+    def accept(self, reply: ModelReply) -> Message:
+        """Store the answer and account for its usage."""
+        message = dict(reply.message)
+        message["_finish_reason"] = reply.finish_reason
+        message["_model"] = reply.model or self.host.provider.model
+        if reply.usage is not None:
+            message["_usage"] = dataclasses.asdict(reply.usage)
+        stored = self._store(message)
+        if reply.usage is not None:
+            self._account(reply.usage)
+        return stored
+
+    def _account(self, usage: TokenUsage) -> None:
+        host = self.host
+        budget = host.budget()
+        estimated = self.shaped.tokens + budget.overhead_tokens
+        if usage.prompt > 0:
+            calibration = host.calibration.observe(estimated, usage.prompt)
+            anchor: dict[str, Any] = {
+                **calibration.to_dict(),
+                "prompt": usage.prompt,
+                "estimated": estimated,
+                "watermark": self.head.watermark,
+            }
+            host.calibrate(calibration, anchor)
+            judge_last_pass(host, usage.prompt, host.trigger_tokens)
+        cost = host.provider.price(usage)
+        host.usage.add(usage, cost)
+        self.turn.usage.add(usage, cost)
+        host.emit(
+            Usage(
+                prompt=usage.prompt,
+                completion=usage.completion,
+                cached=usage.cached,
+                cost=cost,
+                context_used=usage.prompt + usage.completion,
+                context_limit=host.window_tokens,
+            )
+        )
+
+
+def _last_word(host: TurnHost, reply: ModelReply, stored: Message) -> Ending:
+    text = text_of(stored.get("content"))
+    if reply.finish_reason == "content_filter":
+        raise ContentFiltered(
+            f"{host.provider.route}: the provider's content rules ended the answer; rephrase and "
+            "send it again",
+            route=host.provider.route,
+        )
+    if reply.finish_reason == "length":
+        host.emit(
+            Notice(
+                level="warning",
+                text=f"the answer stopped at the output limit of {host.reserve_tokens} tokens "
+                "(model.max_output_tokens); ask to go on",
+            )
+        )
+        return Ending(text, "length")
+    if not text.strip():
+        host.emit(Notice(level="warning", text=f"{host.provider.route} gave an empty answer"))
+    return Ending(text, "stop")
+
+
+def _partial_text(host: TurnHost) -> str:
+    """Return the text of an answer that was stopped and kept, if it is the newest row."""
+    host.live.refresh()
+    newest = host.live.messages[-1] if host.live.messages else {}
+    if newest.get("_finish_reason") == "interrupted":
+        return text_of(newest.get("content"))
+    return ""
+
+
+def _run_tools(host: TurnHost, turn: Turn, calls: list[dict[str, Any]]) -> None:
+    """Run the calls of one answer; each result becomes durable when it is complete."""
+
+    def finished(outcome: ToolOutcome) -> None:
+        result: Message = {
+            "role": "tool",
+            "tool_call_id": outcome.call_id,
+            "name": outcome.name,
+            "content": outcome.content,
+        }
+        host.store.append(host.session_id, [result])
+
+    host.tool_runner(turn).run_calls(calls, finished)

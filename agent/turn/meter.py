@@ -1,0 +1,58 @@
+"""What fills the window, by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.base.messages import Message
+from agent.base.tokens import Calibration, estimate_message, estimate_text, estimate_tools
+from agent.turn.host import TurnHost
+from agent.turn.request import ShapeLimits, shape
+
+_PARTS = {"user": "user", "assistant": "assistant", "tool": "tool_results"}
+
+
+@dataclass(frozen=True)
+class ContextMeter:
+    """Tokens of the next request by part, calibrated by what the provider reported last."""
+
+    system: int
+    tools: int
+    summary: int
+    user: int
+    assistant: int
+    tool_results: int
+    total: int
+    usable: int
+    trigger: int
+    window: int
+    reserve: int
+
+
+def measure(host: TurnHost) -> ContextMeter:
+    """Return the meter of the live view; nothing is sent or changed."""
+    host.live.refresh()
+    budget = host.budget()
+    limits = ShapeLimits(budget.round_tokens, budget.message_tokens, recall=host.recall_offered)
+    parts = _by_part(shape(host.live.messages, limits).messages, host.calibration)
+    system = host.calibration.apply(estimate_text(host.system_prompt))
+    tools = host.calibration.apply(estimate_tools(host.tool_schemas))
+    return ContextMeter(
+        system=system,
+        tools=tools,
+        **parts,
+        total=system + tools + sum(parts.values()),
+        usable=host.window_tokens - host.reserve_tokens,
+        trigger=host.trigger_tokens,
+        window=host.window_tokens,
+        reserve=host.reserve_tokens,
+    )
+
+
+def _by_part(messages: Iterable[Message], calibration: Calibration) -> dict[str, int]:
+    parts = {"summary": 0, "user": 0, "assistant": 0, "tool_results": 0}
+    for message in messages:
+        part = "summary" if message.get("_kind") == "frame" else _PARTS[message["role"]]
+        parts[part] += message.get("_tokens") or estimate_message(message)
+    return {part: calibration.apply(tokens) for part, tokens in parts.items()}

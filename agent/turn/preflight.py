@@ -1,0 +1,78 @@
+"""Before each request: shape the view, compact when it is time, and refuse what cannot fit."""
+
+from __future__ import annotations
+
+from agent.base.errors import ContextCannotFit
+from agent.base.events import Notice
+from agent.compaction.budget import Budget
+from agent.turn.host import Turn, TurnHost
+from agent.turn.request import Shaped, ShapeLimits, shape
+
+
+def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
+    """Return the request's messages, within the window.
+
+    Compacts at most once when the trigger is reached and once more, without a model, when the
+    result still does not fit.
+    Raises: ContextCannotFit when it is larger than the window after that; nothing was sent.
+    """
+    shaped = _shape(host, turn)
+    used = _used(host, shaped)
+    if host.context_compressor.should_compress(used) or _over(host, shaped):
+        for _ in range(2):
+            outcome = host.attempt(turn, trigger=trigger)
+            shaped = _shape(host, turn)
+            if not outcome.committed or not _over(host, shaped):
+                break
+    elif used >= host.trigger_tokens and not turn.blocked_noted:
+        turn.blocked_noted = True
+        host.attempt(turn, trigger=trigger)
+    if _over(host, shaped):
+        raise cannot_fit(host, shaped)
+    for seq in shaped.excerpted:
+        if seq >= turn.first_seq and seq not in host.excerpt_notices:
+            host.excerpt_notices.add(seq)
+            host.emit(
+                Notice(
+                    level="warning",
+                    text=f"message #{seq} is longer than a quarter of the window: the model sees "
+                    "its beginning and end and can read the rest with recall; it is stored whole",
+                )
+            )
+    return shaped
+
+
+def _shape(host: TurnHost, turn: Turn) -> Shaped:
+    host.live.refresh()
+    budget = host.budget()
+    limits = ShapeLimits(budget.round_tokens, budget.message_tokens, recall=host.recall_offered)
+    return shape(host.live.messages, limits, current_from_seq=turn.first_seq)
+
+
+def _used(host: TurnHost, shaped: Shaped) -> int:
+    return host.calibration.apply(shaped.tokens + host.budget().overhead_tokens)
+
+
+def _over(host: TurnHost, shaped: Shaped) -> bool:
+    budget: Budget = host.budget()
+    return shaped.tokens + budget.overhead_tokens > budget.usable_tokens
+
+
+def cannot_fit(host: TurnHost, shaped: Shaped) -> ContextCannotFit:
+    """Return the error that names what is too large and what can be done about it."""
+    budget = host.budget()
+    needed = shaped.tokens + budget.overhead_tokens
+    advice = (
+        "compaction is off (compression.enabled): switch it on, start anew with /new, or use a "
+        "model with a larger window"
+        if not host.settings.compression.enabled
+        else "shorten the newest message, offer fewer tools, or use a model with a larger window"
+    )
+    return ContextCannotFit(
+        f"the next request needs about {host.calibration.apply(needed)} tokens "
+        f"(system prompt and tools {host.calibration.apply(budget.overhead_tokens)}), the window "
+        f"of {host.provider.model!r} leaves {host.calibration.apply(budget.usable_tokens)}; "
+        f"{advice}",
+        needed_tokens=host.calibration.apply(needed),
+        limit_tokens=host.calibration.apply(budget.usable_tokens),
+    )

@@ -1,0 +1,244 @@
+"""Turn the live view into the messages of a request: valid for the strictest provider, and bounded.
+
+Pure. Nothing that is made here is ever stored: framing of summaries, the restated request,
+synthetic results, merged neighbours and excerpts exist only on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.base.excerpt import excerpt_chars
+from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
+from agent.base.tokens import estimate_message
+from agent.turn.framing import frame_summary
+
+LOST_RESULT = (
+    "[interrupted: the outcome of this call is unknown; it may have taken effect. "
+    "Look before you run it again.]"
+)
+EMPTY = "(empty)"
+OPENING = "(The conversation goes on.)"
+_SMALLEST_EXCERPT_TOKENS = 80
+_SMALLEST_EXCERPT_CHARS = 80
+_WIRE_ROLES = frozenset({"user", "assistant", "tool"})
+_SUMMARIES = frozenset({"summary", "mechanical"})
+
+
+@dataclass(frozen=True)
+class ShapeLimits:
+    """What one request may show, in estimated tokens.
+
+    `round_tokens` bounds the results of one tool round, `message_tokens` one user message;
+    `recall` says whether the request offers the recall tool, so that the footer may name it.
+    """
+
+    round_tokens: int
+    message_tokens: int
+    recall: bool = True
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """Messages of a request without the system message, and their estimated tokens.
+
+    `excerpted` holds the seqs of user messages that are shown only in part.
+    """
+
+    messages: list[Message]
+    tokens: int
+    excerpted: tuple[int, ...] = ()
+
+
+def shape(
+    view: Sequence[Message], limits: ShapeLimits, *, current_from_seq: int | None = None
+) -> Shaped:
+    """Return the wire form of a live view.
+
+    `current_from_seq` is the first user row of the running turn: user rows from there on are
+    requests in progress; without it only the newest user row is. Linear in the view's length.
+    """
+    rows, excerpted = [], []
+    for row in view:
+        if row["role"] not in _WIRE_ROLES:
+            rows.append(row | {"role": "user", "_kind": "note"})
+        elif _is_long_request(row, limits):
+            excerpted.append(row.get("_seq", 0))
+            rows.append(_excerpt(row, limits.message_tokens))
+        else:
+            rows.append(row)
+    ordered = _pair_results(_fold_summary(rows, limits, current_from_seq), limits)
+    merged = _merge_neighbours(ordered)
+    return Shaped(merged, sum(_tokens(message) for message in merged), tuple(excerpted))
+
+
+def _tokens(message: Message) -> int:
+    tokens = message.get("_tokens")
+    return tokens if isinstance(tokens, int) else estimate_message(message)
+
+
+def _is_long_request(row: Message, limits: ShapeLimits) -> bool:
+    return (
+        row.get("_tokens", 0) > limits.message_tokens
+        and is_user_text(row)
+        and isinstance(row.get("content"), str)
+    )
+
+
+def _excerpt(row: Message, tokens: int) -> Message:
+    """Return a copy whose text is cut until it takes at most `tokens`, three quarters its head."""
+    text = text_of(row.get("content"))
+    cut = _without_identity(row)
+    chars = int(len(text) * tokens / max(1, _tokens(row)))
+    while True:
+        chars = max(_SMALLEST_EXCERPT_CHARS, chars * 9 // 10)
+        head = chars * 3 // 4
+        seq = row.get("_seq", 0)
+        cut["content"] = excerpt_chars(text, head=head, tail=chars - head, seq=seq)
+        cut["_tokens"] = estimate_message(cut)
+        if cut["_tokens"] <= tokens or chars == _SMALLEST_EXCERPT_CHARS:
+            return cut
+
+
+def _fold_summary(
+    rows: list[Message], limits: ShapeLimits, current_from_seq: int | None
+) -> list[Message]:
+    """Put the earlier requests into the newest summary and restate the one in progress after it."""
+    newest = next(
+        (index for index in range(len(rows) - 1, -1, -1) if rows[index].get("_kind") in _SUMMARIES),
+        None,
+    )
+    if newest is None:
+        return rows
+    last = last_user_index(rows)
+    if current_from_seq is None and last is not None:
+        current_from_seq = rows[last].get("_seq", 0)
+    current: list[Message] = []
+    dealt_with: list[Message] = []
+    others: list[Message] = []
+    for row in rows[:newest]:
+        if not is_user_text(row):
+            others.append(row)
+        elif current_from_seq is not None and row.get("_seq", 0) >= current_from_seq:
+            current.append(row)
+        else:
+            dealt_with.append(row)
+    if others:
+        others = sorted([*others, *dealt_with], key=lambda row: int(row.get("_seq", 0)))
+        dealt_with = []
+    framed = frame_summary(rows[newest], dealt_with, recall=limits.recall, restated=bool(current))
+    return [*others, framed, *current, *rows[newest + 1 :]]
+
+
+def _pair_results(rows: list[Message], limits: ShapeLimits) -> list[Message]:
+    """Give each call its result directly after it, and move what came meanwhile behind it."""
+    ordered: list[Message] = []
+    index, count = 0, len(rows)
+    while index < count:
+        row = rows[index]
+        index += 1
+        if row["role"] == "tool":
+            continue
+        if row["role"] != "assistant":
+            ordered.append(row)
+            continue
+        late = _take_late_requests(ordered, row.get("_seen"))
+        ordered.append(row)
+        if row.get("tool_calls"):
+            wanted = call_ids(row)
+            results: dict[str, Message] = {}
+            while index < count and rows[index]["role"] != "assistant":
+                following = rows[index]
+                if following["role"] == "tool":
+                    results.setdefault(str(following.get("tool_call_id", "")), following)
+                else:
+                    late.append(following)
+                index += 1
+            answers = [results.get(call_id) or _lost_result(call_id) for call_id in wanted]
+            ordered.extend(_bound_round(answers, limits.round_tokens))
+        ordered.extend(late)
+    return ordered
+
+
+def _take_late_requests(ordered: list[Message], seen: int | None) -> list[Message]:
+    """Remove and return the trailing user rows that an answer's request did not carry."""
+    if seen is None:
+        return []
+    start = len(ordered)
+    while start and is_user_text(ordered[start - 1]) and ordered[start - 1].get("_seq", 0) > seen:
+        start -= 1
+    late = ordered[start:]
+    del ordered[start:]
+    return late
+
+
+def _lost_result(call_id: str) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": LOST_RESULT}
+
+
+def _bound_round(results: list[Message], round_tokens: int) -> list[Message]:
+    """Return results that fit a round's share, the largest cut first, each cut to the same size."""
+    sizes = sorted((_tokens(result) for result in results), reverse=True)
+    excess = sum(sizes) - round_tokens
+    if excess <= 0:
+        return results
+    cap, rest = 0, round_tokens
+    for place, size in enumerate(reversed(sizes)):
+        share = rest // (len(sizes) - place)
+        if size > share:
+            cap = share
+            break
+        rest -= size
+    cap = max(cap, _SMALLEST_EXCERPT_TOKENS)
+    return [_excerpt(result, cap) if _tokens(result) > cap else result for result in results]
+
+
+def _merge_neighbours(rows: list[Message]) -> list[Message]:
+    """Return rows in which user and assistant alternate, beginning with a user, none blank."""
+    merged: list[Message] = []
+    for row in rows:
+        role = row["role"]
+        if not row.get("tool_calls") and not _has_content(row) and role != "tool":
+            row = _without_identity(row) | {"content": EMPTY}
+        previous = merged[-1] if merged else None
+        if previous is None:
+            if role != "user":
+                merged.append({"role": "user", "content": OPENING})
+            merged.append(row)
+        elif previous["role"] == role != "tool" and not previous.get("tool_calls"):
+            merged[-1] = _join(previous, row)
+        else:
+            merged.append(row)
+    return merged
+
+
+def _has_content(row: Message) -> bool:
+    content = row.get("content")
+    if isinstance(content, list):
+        return any(
+            not isinstance(part, dict) or part.get("type") != "text" for part in content
+        ) or (bool(text_of(content).strip()))
+    return isinstance(content, str) and bool(content.strip())
+
+
+def _without_identity(row: Message) -> Message:
+    return {key: value for key, value in row.items() if key not in {"_row_id", "_tokens"}}
+
+
+def _join(first: Message, second: Message) -> Message:
+    """Return one message that says what both say, in order; the later one's other keys win."""
+    joined = _without_identity(first) | _without_identity(second)
+    one, two = first.get("content"), second.get("content")
+    if isinstance(one, list) or isinstance(two, list):
+        joined["content"] = [*_parts(one), *_parts(two)]
+    else:
+        texts = [text for text in (one, two) if isinstance(text, str) and text.strip()]
+        joined["content"] = "\n\n".join(texts)
+    return joined
+
+
+def _parts(content: object) -> list[object]:
+    if isinstance(content, list):
+        return list(content)
+    return [{"type": "text", "text": content}] if isinstance(content, str) and content else []

@@ -1,0 +1,310 @@
+"""The state of one agent and what a turn and a pass ask of it; its public half: `run_agent.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.auxiliary_client import AuxiliaryClient
+from agent.base.clock import SYSTEM_CLOCK, Clock
+from agent.base.events import Event, EventSink, Notice, ignore_event
+from agent.base.ids import new_session_id
+from agent.base.messages import Message, is_user_text
+from agent.base.paths import default_database, memory_file
+from agent.base.settings import ModelSettings, Settings
+from agent.base.tokens import Calibration, estimate_text, estimate_tools
+from agent.compaction.budget import Budget, budget_for
+from agent.compaction.context_compressor import ContextCompressor
+from agent.compaction.engine import open_engine
+from agent.compaction.fence import CompressionCommitFence
+from agent.compaction.host import Attempted, AttemptRequest
+from agent.conversation_compression import resolve_context_compression_timeouts, run_attempt
+from agent.providers.catalog import open_route
+from agent.providers.protocol import Limits, Provider
+from agent.sessions.live import LiveView
+from agent.sessions.protocol import SessionStore
+from agent.tools.protocol import Tool, ToolContext
+from agent.tools.registry import add_tools, builtin_tools
+from agent.tools.runner import ToolRunner
+from agent.turn.host import Turn, UsageTotals
+from agent.turn.prompt import PromptParts, build_prompt, read_context_files, read_notes
+from agent.turn.reader import StoredRows
+from hermes_state import SessionDB
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentOptions:
+    """What an agent is made with beside its settings; see `AIAgent` for each."""
+
+    session_db: SessionStore | None = None
+    session_id: str | None = None
+    tools: Sequence[Tool] | None = None
+    builtin_tools: bool = True
+    on_event: EventSink | None = None
+    confirm: Callable[[str, str], bool] | None = None
+    platform: str = "python"
+    quiet_mode: bool = False
+    skip_context_files: bool = False
+    skip_memory: bool = False
+    cwd: Path | None = None
+    provider: Provider | None = None
+    clock: Clock = SYSTEM_CLOCK
+
+
+class AgentRuntime:
+    """One agent's state, as `agent.turn.host.TurnHost` describes it.
+
+    Concurrency: changed only under `_turn_lock`, but for what `submit` and `interrupt` touch.
+    """
+
+    def __init__(self, settings: Settings, options: AgentOptions) -> None:
+        self.settings = settings
+        self.options = options
+        self.clock = options.clock
+        self.session_id = options.session_id or new_session_id(self.clock.now())
+        self.cwd = options.cwd or Path.cwd()
+        self.calibration = Calibration()
+        self.usage = UsageTotals()
+        self.fences: list[CompressionCommitFence] = []
+        self.excerpt_notices: set[int] = set()
+        self.compression_in_place = True
+        self._compression_feasibility_checked = False
+        self._cached_system_prompt: str | None = None
+        self._store = options.session_db
+        self._live: LiveView | None = None
+        self._sink = options.on_event or ignore_event
+        self._opened: str | None = None
+        self._learned_window = 0
+        self._carried_seq = 0
+        self._overhead: tuple[str, int] | None = None
+        self._tool_state: dict[str, Any] = {}
+        self._turn: Turn | None = None
+        self._turn_lock = threading.RLock()
+        self._use_provider(options.provider or open_route(settings.model, settings.local))
+        self.context_compressor = open_engine(settings.context.engine, settings.compression)
+        self._bind_compressor()
+
+    @property
+    def store(self) -> SessionStore:
+        """The session store; the default one is opened at first use."""
+        if self._store is None:
+            self._store = SessionDB(db_path=default_database())
+        return self._store
+
+    @property
+    def live(self) -> LiveView:
+        """The live view in memory."""
+        if self._live is None:
+            self._live = LiveView(self.store, self.session_id)
+        return self._live
+
+    @property
+    def system_prompt(self) -> str:
+        """The prompt of this session, built at its first turn and kept with it."""
+        if self._cached_system_prompt is None:
+            self._cached_system_prompt = self._stored_prompt()
+        return self._cached_system_prompt
+
+    @property
+    def tool_schemas(self) -> Sequence[dict[str, Any]]:
+        """Schemas of the tools that requests offer; empty for a model without tool support."""
+        return self._schemas
+
+    @property
+    def recall_offered(self) -> bool:
+        """Whether requests offer the recall tool."""
+        return "recall" in self._tools
+
+    @property
+    def window_tokens(self) -> int:
+        """The model's window: the smaller of what is known and what the provider said."""
+        return min(self.provider.window_tokens, self._learned_window or self.provider.window_tokens)
+
+    @property
+    def reserve_tokens(self) -> int:
+        """Tokens kept free for the answer."""
+        return self.settings.model.max_output_tokens or min(4096, self.window_tokens // 8)
+
+    @property
+    def trigger_tokens(self) -> int:
+        """Real tokens of a request from which on a pass is due."""
+        engine = self.context_compressor
+        if isinstance(engine, ContextCompressor):
+            return engine.threshold_tokens
+        return self.calibration.apply(self.budget().trigger_tokens)
+
+    @property
+    def overhead_tokens(self) -> int:
+        """Estimated tokens of system prompt and tool schemas."""
+        prompt = self.system_prompt
+        if self._overhead is None or self._overhead[0] is not prompt:
+            tokens = estimate_text(prompt) + estimate_tools(self._schemas)
+            self._overhead = (prompt, tokens)
+        return self._overhead[1]
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of one model call."""
+        model = self.settings.model
+        return Limits(
+            connect_s=model.connect_timeout_seconds,
+            first_byte_s=model.first_token_timeout_seconds,
+            idle_s=model.idle_timeout_seconds,
+            total_s=model.total_timeout_seconds,
+        )
+
+    def budget(self) -> Budget:
+        """Return the shares of the window, in estimated tokens."""
+        return budget_for(
+            self.window_tokens,
+            self.reserve_tokens,
+            self.overhead_tokens,
+            ratio=self.calibration.ratio,
+            threshold=self.settings.compression.threshold,
+            target_ratio=self.settings.compression.target_ratio,
+        )
+
+    def emit(self, event: Event) -> None:
+        """Hand an event to the sink with session, turn and time filled in."""
+        if self.options.quiet_mode and isinstance(event, Notice) and event.level == "info":
+            return
+        turn = self._turn
+        self._sink(
+            dataclasses.replace(
+                event,
+                session_id=self.session_id,
+                turn_id=turn.id if turn is not None else "",
+                at=self.clock.now(),
+            )
+        )
+
+    def attempt(self, turn: Turn, *, trigger: str) -> Attempted:
+        """Run one compaction attempt on a turn's behalf."""
+        outcome = run_attempt(self, [], AttemptRequest(trigger=trigger))
+        if outcome.view is not None:
+            self.live.adopt(outcome.view)
+            turn.passes.append(outcome.ledger.id)
+        return outcome
+
+    def summary_client(self) -> AuxiliaryClient:
+        """Return the client of the summary model."""
+        auxiliary = self.settings.auxiliary.compression
+        idle_s, total_s = resolve_context_compression_timeouts(self.settings.compression)
+        limits = Limits(
+            connect_s=self.settings.model.connect_timeout_seconds,
+            first_byte_s=auxiliary.first_token_timeout_seconds,
+            idle_s=idle_s,
+            total_s=total_s,
+        )
+        return AuxiliaryClient(self._summary_provider(), limits)
+
+    def tool_runner(self, turn: Turn) -> ToolRunner:
+        """Return a runner whose tools stop with the turn."""
+        context = ToolContext(
+            cwd=self.cwd,
+            settings=self.settings.tools,
+            cancel=turn.cancel,
+            rows=StoredRows(self.store, self.session_id),
+            memory_path=None if self.options.skip_memory else memory_file(),
+            state=self._tool_state,
+        )
+        return ToolRunner(self._tools, context, self.options.confirm, self.emit)
+
+    def note_carried(self, seq: int) -> None:
+        """Take note of the newest row that a request carries."""
+        self._carried_seq = max(self._carried_seq, seq)
+
+    def calibrate(self, calibration: Calibration, anchor: Mapping[str, Any]) -> None:
+        """Take the provider's newest count over and keep it with the conversation."""
+        self.calibration = calibration
+        self.store.set_usage_anchor(self.session_id, {**anchor, "model": self.provider.model})
+
+    def learn_window(self, tokens: int) -> None:
+        """Take over a smaller window that the provider named."""
+        self._learned_window = tokens
+        self._bind_compressor()
+
+    # -- the session --------------------------------------------------------------------------
+    def _open_session(self) -> None:
+        """Make sure that the session exists, and take over what the store knows of it."""
+        if self._opened == self.session_id:
+            return
+        self.store.create_session(
+            self.session_id,
+            self.options.platform,
+            model=self.provider.model,
+            cwd=str(self.cwd),
+        )
+        self._opened = self.session_id
+        self._live = None
+        self._carried_seq = self.store.head(self.session_id).watermark
+        anchor = self.store.usage_anchor(self.session_id)
+        if anchor.get("model", self.provider.model) == self.provider.model:
+            self.calibration = Calibration.from_dict(anchor)
+        self._bind_compressor()
+
+    def _pending_rows(self) -> list[Message]:
+        rows = self.store.rows_after(self.session_id, self._carried_seq)
+        return [row for row in rows if is_user_text(row)]
+
+    def _stored_prompt(self) -> str:
+        self._open_session()
+        kept = self.store.session(self.session_id).system_prompt
+        if kept is not None:
+            return kept
+        options = self.options
+        parts = PromptParts(
+            cwd=self.cwd,
+            tools_offered=bool(self._tools),
+            files=() if options.skip_context_files else read_context_files(self.cwd),
+            memory="" if options.skip_memory else read_notes(memory_file()),
+        )
+        prompt = build_prompt(parts, window_tokens=self.window_tokens)
+        self.store.set_system_prompt(self.session_id, prompt)
+        return prompt
+
+    # -- the model ----------------------------------------------------------------------------
+    def _use_provider(self, provider: Provider) -> None:
+        self.provider = provider
+        offered: dict[str, Tool] = {}
+        if provider.supports_tools:
+            if self.options.builtin_tools:
+                offered |= builtin_tools(
+                    recall=self.settings.context.recall, memory=not self.options.skip_memory
+                )
+            offered = add_tools(offered, self.options.tools or ())
+        self._tools = offered
+        self._schemas = [tool.schema() for tool in offered.values()]
+        self._overhead = None
+
+    def _bind_compressor(self) -> None:
+        engine = self.context_compressor
+        if isinstance(engine, ContextCompressor):
+            engine.update_window(self.window_tokens, self.reserve_tokens)
+            engine.bind(self._store, self.session_id)
+
+    def _summary_provider(self) -> Provider:
+        """Return the summary model's provider: the main one unless another is named."""
+        auxiliary = self.settings.auxiliary.compression
+        main = self.settings.model
+        if not auxiliary.model and not auxiliary.base_url:
+            return self.provider
+        same_endpoint = not auxiliary.base_url or auxiliary.base_url == main.base_url
+        chosen = dataclasses.replace(
+            main,
+            name=auxiliary.model or main.name,
+            base_url=auxiliary.base_url or main.base_url,
+            api_key=auxiliary.api_key or (main.api_key if same_endpoint else ""),
+            context_length=auxiliary.context_length,
+        )
+        return open_route(chosen, self.settings.local)
+
+
+def with_model(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Return settings in which the non-empty values of `given` replace those of the model."""
+    changes = {key: value for key, value in given.items() if value}
+    model: ModelSettings = dataclasses.replace(settings.model, **changes)
+    return dataclasses.replace(settings, model=model)

@@ -1,0 +1,432 @@
+"""An attempt as a transaction: what the seed pins, and what the seed would let pass."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.auxiliary_client import AuxiliaryExplicitCancellation
+from agent.base.errors import AuthError, OverloadError, UsageError
+from agent.base.messages import Message, wire_message
+from agent.base.settings import CompressionSettings, Settings
+from agent.conversation_compression import (
+    STALL_INTERRUPTED_FAILURE_CLASS,
+    CompressionCommitFence,
+    compress_context,
+    compression_attempt_stalled,
+    resolve_context_compression_timeouts,
+)
+from agent.sessions.records import PassStatus
+from agent.testing.builders import assistant, user
+from agent.testing.scripted import ScriptedProvider
+from hermes_state import SessionDB
+from run_agent import AIAgent
+
+SUMMARY = [user("[notes] the first eighteen messages were small talk"), user("m19")]
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[SessionDB]:
+    store = SessionDB(db_path=tmp_path / "state.db")
+    yield store
+    store.close()
+
+
+def make_agent(db: SessionDB, session_id: str = "s", **options: Any) -> AIAgent:
+    settings = Settings(
+        compression=CompressionSettings(
+            context_timeout_seconds=1.0, context_total_ceiling_seconds=10.0
+        )
+    )
+    options = {"provider": ScriptedProvider(), "settings": settings} | options
+    agent = AIAgent(session_db=db, session_id=session_id, skip_memory=True, **options)
+    db.create_session(session_id, source="test")
+    agent.context_compressor.threshold_tokens = 1_000
+    return agent
+
+
+def messages() -> list[Message]:
+    return [user(f"m{index}") for index in range(20)]
+
+
+def use_engine(agent: AIAgent, compress: Any) -> list[dict[str, Any]]:
+    """Replace the engine's `compress` on the instance and return the list of its calls."""
+    calls: list[dict[str, Any]] = []
+
+    def recorded(rows: list[Message], **options: Any) -> list[Message]:
+        calls.append(options)
+        return compress(rows, **options)
+
+    agent.context_compressor.compress = recorded
+    return calls
+
+
+def stop_after(idle_s: float, fence: CompressionCommitFence) -> Any:
+    def compress(rows: list[Message], **_options: Any) -> list[Message]:
+        rows[0]["content"] = "changed by the engine"
+        fence._last_progress = time.monotonic() - idle_s
+        raise AuxiliaryExplicitCancellation
+
+    return compress
+
+
+def state_of(db: SessionDB, session_id: str = "s") -> dict[str, Any]:
+    return {
+        "view": [wire_message(row) for row in db.view(session_id).messages],
+        "head": db.head(session_id),
+        "holder": db.get_compression_lock_holder(session_id),
+        "cooldown": db.get_compression_failure_cooldown(session_id),
+    }
+
+
+def test_a_stop_before_the_stall_limit_leaves_no_trace_but_its_ledger_row(db):
+    agent, fence = make_agent(db), CompressionCommitFence()
+    calls = use_engine(agent, stop_after(0.1, fence))
+    before, live = state_of(db), messages()
+    given = copy.deepcopy(live)
+    result, _prompt = compress_context(agent, live, "sys", approx_tokens=50_000, commit_fence=fence)
+    assert result is live
+    assert live == given
+    assert len(calls) == 1
+    assert state_of(db) == before
+    assert agent.context_compressor.should_compress(50_000)
+    [row] = db.passes("s")
+    assert (row.status, row.failure_class) == (PassStatus.ABORTED, "explicit_interrupt")
+
+
+def test_a_stop_after_the_stall_limit_arms_the_brake_with_class_and_message_count(db):
+    agent, fence = make_agent(db), CompressionCommitFence()
+    calls = use_engine(agent, stop_after(2.0, fence))
+    compress_context(agent, messages(), "sys", approx_tokens=50_000, commit_fence=fence)
+    cooldown = db.get_compression_failure_cooldown("s")
+    assert cooldown is not None
+    assert cooldown["error"].startswith(f"{STALL_INTERRUPTED_FAILURE_CLASS}:msgs=20:")
+    assert cooldown["remaining_seconds"] == pytest.approx(60, abs=2)
+    assert not agent.context_compressor.should_compress(50_000)
+    compress_context(agent, messages(), "sys", approx_tokens=50_000)
+    assert len(calls) == 1
+    assert [row.status for row in db.passes("s")] == [PassStatus.ABORTED, PassStatus.BLOCKED]
+
+
+def test_the_idle_clock_stands_still_from_the_moment_of_the_stop(db):
+    agent, fence = make_agent(db), CompressionCommitFence()
+
+    def handle_the_stop_late(rows: list[Message], **_options: Any) -> list[Message]:
+        fence.touch_progress()
+        fence.cancel_before_commit()
+        fence._last_progress -= 0.5
+        frozen = fence.seconds_since_progress()
+        assert 0.5 <= frozen < 1.0
+        return SUMMARY
+
+    use_engine(agent, handle_the_stop_late)
+    compress_context(agent, messages(), "sys", commit_fence=fence)
+    assert db.get_compression_failure_cooldown("s") is None
+
+
+def test_a_longer_brake_is_never_shortened_and_takes_the_newest_error(db):
+    agent, fence = make_agent(db), CompressionCommitFence()
+    agent.context_compressor._record_compression_failure_cooldown(900.0, "prior timeout")
+    before = db.get_compression_failure_cooldown("s")
+    calls = use_engine(agent, stop_after(2.0, fence))
+    compress_context(agent, messages(), "sys", force=True, commit_fence=fence)
+    after = db.get_compression_failure_cooldown("s")
+    assert len(calls) == 1
+    assert calls[0]["force"] is True
+    assert before is not None
+    assert after is not None
+    assert after["cooldown_until"] == pytest.approx(before["cooldown_until"], abs=1)
+    assert STALL_INTERRUPTED_FAILURE_CLASS in after["error"]
+
+
+def test_a_commit_accepts_the_pending_rows_and_covers_them_in_one_transaction(db):
+    agent = make_agent(db)
+    use_engine(agent, lambda rows, **_: [*SUMMARY[:1], *rows[18:]])
+    live = [{"role": "system", "content": "sys"}, *messages()]
+    given = copy.deepcopy(live)
+    result, prompt = compress_context(agent, live, "sys", approx_tokens=50_000)
+    assert prompt == "sys"
+    assert live == given
+    assert [wire_message(row) for row in result] == [*SUMMARY[:1], user("m18"), user("m19")]
+    assert [row["_seq"] for row in result] == [18, 19, 20]
+    accepted = db.accepted_rows("s", 1, 20)
+    assert [wire_message(row) for row in accepted] == messages()
+    [row] = db.passes("s")
+    assert row.status is PassStatus.COMMITTED
+    assert (row.messages_before, row.messages_after) == (20, 3)
+    assert row.receipt["covered"] == ""
+    assert db.check().problems == []
+
+
+def test_the_second_attempt_starts_from_the_stored_view_and_adds_the_new_rows(db):
+    agent = make_agent(db)
+    use_engine(agent, lambda rows, **_: [user(f"notes on {len(rows)}"), *rows[-2:]])
+    first, _ = compress_context(agent, messages(), "sys")
+    second, _ = compress_context(agent, [*first, assistant("hello"), user("m20")], "sys")
+    assert [wire_message(row) for row in second] == [
+        user("notes on 5"),
+        assistant("hello"),
+        user("m20"),
+    ]
+    assert db.passes("s")[-1].receipt["covered"] == "18-20"
+    assert db.check().problems == []
+
+
+def test_rows_accepted_while_the_engine_works_follow_the_summary(db):
+    agent = make_agent(db)
+    stored = db.append("s", messages())
+
+    def append_meanwhile(rows: list[Message], **_options: Any) -> list[Message]:
+        started = time.monotonic()
+        db.append_message("s", "user", "late")
+        assert time.monotonic() - started < 1.0
+        return [user("notes"), rows[-1]]
+
+    use_engine(agent, append_meanwhile)
+    result, _ = compress_context(agent, stored, "sys")
+    assert [wire_message(row) for row in result] == [user("notes"), user("m19"), user("late")]
+
+
+def test_pending_rows_are_not_accepted_when_another_row_came_first(db):
+    agent = make_agent(db)
+    db.append("s", messages())
+
+    def append_meanwhile(rows: list[Message], **_options: Any) -> list[Message]:
+        db.append_message("s", "user", "first come")
+        return [user("notes"), rows[-1]]
+
+    use_engine(agent, append_meanwhile)
+    live = [user("mine")]
+    result, _ = compress_context(agent, live, "sys")
+    assert result is live
+    assert [row["content"] for row in db.view("s").messages][-1] == "first come"
+    assert db.passes("s")[-1].status is PassStatus.SUPERSEDED
+    assert db.get_compression_failure_cooldown("s") is None
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reason"),
+    [
+        (lambda rows: rows, "no_progress"),
+        (lambda _rows: [], "empty_transcript"),
+        (lambda rows: [user("word " * 5_000), *rows[10:]], "would_grow"),
+    ],
+    ids=["the same", "empty", "grown"],
+)
+def test_a_candidate_that_helps_nobody_is_refused_and_strikes(db, candidate, reason):
+    agent = make_agent(db)
+    use_engine(agent, lambda rows, **_: candidate(rows))
+    live = messages()
+    result, _ = compress_context(agent, live, "sys", approx_tokens=50_000)
+    assert result is live
+    assert db.passes("s")[-1].failure_class == reason
+    assert db.health("s")["strikes"] == 1
+    assert db.get_compression_failure_cooldown("s") is None
+    assert db.view("s").messages == []
+
+
+def test_two_useless_automatic_attempts_brake_and_a_manual_one_still_runs(db):
+    agent = make_agent(db)
+    calls = use_engine(agent, lambda rows, **_: rows)
+    for _ in range(4):
+        compress_context(agent, messages(), "sys")
+    assert len(calls) == 2
+    blocked = db.passes("s")[-1]
+    assert (blocked.status, blocked.failure_class) == (PassStatus.BLOCKED, "blocked:ineffective")
+    assert blocked.count == 2
+    compress_context(agent, messages(), "sys", force=True)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "failure_class", "seconds"),
+    [
+        (AuthError("401", route="r"), "summary_auth_failure", 60),
+        (OverloadError("529", route="r"), "summary_overload_failure", 60),
+    ],
+)
+def test_a_summariser_that_fails_leaves_everything_and_arms_the_brake(
+    db, error, failure_class, seconds
+):
+    events: list[Any] = []
+    agent = make_agent(db, on_event=events.append)
+    db.append("s", messages())
+    before = state_of(db)
+
+    def fail(_rows: list[Message], **_options: Any) -> list[Message]:
+        raise error
+
+    use_engine(agent, fail)
+    compress_context(agent, [], "sys")
+    cooldown = db.get_compression_failure_cooldown("s")
+    assert cooldown is not None
+    assert cooldown["remaining_seconds"] == pytest.approx(seconds, abs=2)
+    assert {**state_of(db), "cooldown": None} == before
+    row = db.passes("s")[-1]
+    assert (row.status, row.failure_class) == (PassStatus.FAILED, failure_class)
+    told = [event for event in events if event.type in ("notice", "compaction_finished")]
+    assert [event.type for event in told] == ["compaction_finished", "notice"]
+    assert failure_class in told[1].text
+    assert str(error) in told[1].text
+
+
+def test_a_broken_engine_is_on_record_and_its_error_reaches_the_caller(db):
+    agent = make_agent(db)
+
+    def break_down(_rows: list[Message], **_options: Any) -> list[Message]:
+        raise ZeroDivisionError("engine bug")
+
+    use_engine(agent, break_down)
+    with pytest.raises(ZeroDivisionError):
+        compress_context(agent, messages(), "sys")
+    assert db.passes("s")[-1].failure_class == "exception:ZeroDivisionError"
+    assert db.get_compression_lock_holder("s") is None
+    db.append_message("s", "user", "still writable")
+
+
+def test_an_engine_that_hangs_is_left_alone_as_soon_as_somebody_stops(db):
+    agent, release = make_agent(db), threading.Event()
+    started = threading.Event()
+
+    def hang(rows: list[Message], **_options: Any) -> list[Message]:
+        started.set()
+        release.wait(20)
+        return rows
+
+    use_engine(agent, hang)
+    ended_after: list[float] = []
+
+    def stop() -> None:
+        started.wait(10)
+        asked = time.monotonic()
+        agent.interrupt()
+        worker.join(10)
+        ended_after.append(time.monotonic() - asked)
+
+    worker = threading.Thread(target=compress_context, args=(agent, messages(), "sys"))
+    worker.start()
+    stop()
+    release.set()
+    assert ended_after[0] < 1.0
+    assert db.get_compression_lock_holder("s") is None
+    assert db.passes("s")[-1].failure_class == "explicit_interrupt"
+
+
+def test_the_total_ceiling_ends_an_engine_that_trickles_for_ever(db):
+    agent = make_agent(db)
+    agent.settings = dataclasses.replace(
+        agent.settings,
+        compression=CompressionSettings(
+            context_timeout_seconds=0.1, context_total_ceiling_seconds=0.3
+        ),
+    )
+    release = threading.Event()
+
+    def trickle(rows: list[Message], *, attempt: Any, **_options: Any) -> list[Message]:
+        while not release.wait(0.02):
+            attempt.fence.touch_progress()
+        return rows
+
+    agent.context_compressor.compress = trickle
+    compress_context(agent, messages(), "sys")
+    release.set()
+    row = db.passes("s")[-1]
+    assert (row.status, row.failure_class) == (PassStatus.FAILED, "summary_network_failure")
+    assert "context_total_ceiling_seconds" in row.detail
+
+
+def test_a_conversation_that_is_being_compacted_is_left_to_the_one_who_does_it(db):
+    agent = make_agent(db)
+    db.append("s", messages())
+    lease = db.acquire_lease("s")
+    assert lease is not None
+    calls = use_engine(agent, lambda rows, **_: rows)
+    live = messages()
+    assert compress_context(agent, live, "sys")[0] is live
+    assert calls == []
+    assert db.passes("s")[-1].failure_class == "lock_contended"
+    db.release_lease(lease)
+
+
+def test_compaction_that_is_switched_off_is_off_for_everybody(db):
+    agent = make_agent(db, settings=Settings(compression=CompressionSettings(enabled=False)))
+    calls = use_engine(agent, lambda rows, **_: rows)
+    compress_context(agent, messages(), "sys", force=True)
+    assert calls == []
+    assert db.passes("s")[-1].failure_class == "blocked:disabled"
+
+
+def test_a_preview_is_kept_and_committed_later_without_a_second_summary(db):
+    agent = make_agent(db)
+    db.append("s", messages())
+    calls = use_engine(agent, lambda rows, **_: [user("notes"), rows[-1]])
+    before = state_of(db)
+    record = agent.compress(preview=True)
+    assert record.status is PassStatus.PREPARED
+    assert state_of(db) == before
+    committed = agent.commit_prepared()
+    assert (committed.id, committed.status) == (record.id, PassStatus.COMMITTED)
+    assert len(calls) == 1
+    assert [wire_message(row) for row in db.view("s").messages] == [user("notes"), user("m19")]
+
+
+def test_an_automatic_pass_does_not_adopt_a_preview(db):
+    agent = make_agent(db)
+    db.append("s", messages())
+    calls = use_engine(agent, lambda rows, **_: [user("notes"), rows[-1]])
+    preview = agent.compress(preview=True)
+    compress_context(agent, [], "sys")
+    assert len(calls) == 2
+    assert db.pass_record(preview.id).status is PassStatus.SUPERSEDED
+
+
+def test_a_discarded_preview_changes_nothing_and_committing_it_is_an_error(db):
+    agent = make_agent(db)
+    db.append("s", messages())
+    use_engine(agent, lambda rows, **_: [user("notes"), rows[-1]])
+    before = state_of(db)
+    agent.compress(preview=True)
+    record = agent.discard_prepared()
+    assert record is not None
+    assert record.status is PassStatus.ABORTED
+    assert state_of(db) == before
+    with pytest.raises(UsageError, match="no prepared pass"):
+        agent.commit_prepared()
+
+
+def test_an_engine_gets_only_the_options_that_it_takes(db):
+    agent = make_agent(db)
+    seen: list[int | None] = []
+
+    def plain(messages: list[Message], current_tokens: int | None = None) -> list[Message]:
+        seen.append(current_tokens)
+        return messages
+
+    agent.context_compressor.compress = plain
+    compress_context(agent, messages(), "sys", approx_tokens=7)
+    assert seen == [7]
+
+
+def test_stalls_are_judged_by_the_fence_and_by_time_only_without_one():
+    fence = CompressionCommitFence()
+    long_ago = time.monotonic() - 5
+    judge = compression_attempt_stalled
+    assert not judge(commit_fence=fence, started_at=long_ago, idle_timeout_seconds=1)
+    assert judge(commit_fence=None, started_at=long_ago, idle_timeout_seconds=1)
+    assert not judge(commit_fence=None, started_at=long_ago, idle_timeout_seconds=0)
+    assert not judge(commit_fence=None, started_at=long_ago)
+
+
+def test_the_total_limit_is_never_shorter_than_the_idle_limit():
+    assert resolve_context_compression_timeouts() == (120.0, 600.0)
+    settings = CompressionSettings(
+        context_timeout_seconds=50.0, context_total_ceiling_seconds=20.0
+    )
+    assert resolve_context_compression_timeouts(settings) == (50.0, 50.0)
