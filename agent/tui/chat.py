@@ -16,6 +16,7 @@ from agent.base.errors import StoreError, UsageError
 from agent.base.events import Event
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import PassRecord
+from agent.tui.failures import Failure, describe
 from agent.tui.render import Line
 from run_agent import AIAgent, TurnResult
 
@@ -43,8 +44,8 @@ class Screen(Protocol):
         """Take the outcome of a turn."""
         ...
 
-    def failed(self, error: Exception) -> None:
-        """Show why a turn or a command failed."""
+    def failed(self, failure: Failure) -> None:
+        """Show why a turn, a pass or a command failed."""
         ...
 
     def settled(self) -> None:
@@ -111,7 +112,7 @@ class Chat:
             return self.jobs_started > self._jobs_ended
 
     def switch(self, session_id: str | None) -> None:
-        """Open a stored session, or a new one, and close the one before; if that fails, it stays."""
+        """Open a stored session or a new one, and close the one before unless that fails."""
         before = self._agent
         self._agent = self._open_agent(session_id, self.screen)
         if before is not None:
@@ -152,7 +153,7 @@ class Chat:
             try:
                 job()
             except Exception as error:
-                self.screen.failed(error)
+                self.screen.failed(describe(error))
             finally:
                 with self._lock:
                     self._jobs_ended += 1

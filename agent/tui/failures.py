@@ -25,6 +25,7 @@ class Failure:
 
     text: str
     exit_code: int
+    failure_class: str = HermesError.failure_class
 
 
 def log_file() -> Path:
@@ -35,7 +36,7 @@ def log_file() -> Path:
 def describe(error: BaseException) -> Failure:
     """Return the line and the exit code for a failure; writes the log for an unexpected one."""
     if isinstance(error, HermesError):
-        return Failure(one_line(str(error)), error.exit_code)
+        return Failure(one_line(str(error)), error.exit_code, error.failure_class)
     if isinstance(error, KeyboardInterrupt):
         return Failure("interrupted", INTERRUPTED)
     what = one_line(redact(f"{type(error).__name__}: {error}"))

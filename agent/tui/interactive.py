@@ -11,10 +11,11 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
-from prompt_toolkit.input import Input
-from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.output import ColorDepth, Output, create_output
 
 from agent.base.clock import SYSTEM_CLOCK, Clock
 from agent.base.errors import HermesError
@@ -29,10 +30,11 @@ from agent.base.events import (
     TurnFinished,
     Usage,
 )
+from agent.sessions.protocol import SessionStore
 from agent.sessions.records import PassRecord
 from agent.tui import figures, slash
-from agent.tui.chat import Chat
-from agent.tui.failures import INTERRUPTED, describe
+from agent.tui.chat import Chat, OpenAgent, find_pass
+from agent.tui.failures import INTERRUPTED, Failure, describe
 from agent.tui.layout import INPUT_LINES, PROMPT, Callbacks, build_application
 from agent.tui.live import Footer, status_text, tail, toolbar_text
 from agent.tui.markdown import BlockSplitter, render_block
@@ -73,7 +75,8 @@ class Terminal:
         self._queued: list[str] = []
         self._question = ""
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._allow_all = False
+        self._call_names: dict[str, str] = {}
+        self._allowed: set[str] = set()
         self._stopping = False
         self._footer = Footer("", "")
         self._chat: Chat | None = None
@@ -87,9 +90,7 @@ class Terminal:
 
     def show(self, lines: Sequence[Line]) -> None:
         for line in lines:
-            self._scrollback.put(
-                [(f"class:{line.tone}" if line.tone != "plain" else "", line.text)]
-            )
+            self._scrollback.put([(f"class:{line.tone}", figures.printable(line.text))])
 
     def event(self, event: Event) -> None:
         self._move_queued()
@@ -110,6 +111,7 @@ class Terminal:
                 if isinstance(event, CompactionStarted):
                     self._set_activity("compacting")
                 elif isinstance(event, ToolStarted):
+                    self._call_names[event.call_id] = event.name
                     self._set_activity(f"running {event.name}")
                 elif isinstance(event, CompactionFinished | TurnFinished):
                     self._set_activity("working")
@@ -121,9 +123,9 @@ class Terminal:
         if result.stop_reason == "interrupted":
             self.show([Line("the turn was stopped", "warn")])
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, failure: Failure) -> None:
         self._end_text()
-        self.show([Line(describe(error).text, "bad")])
+        self.show([Line(failure.text, "bad")])
 
     def settled(self) -> None:
         self._end_text()
@@ -131,6 +133,7 @@ class Terminal:
         with self._lock:
             self._activity = ""
             self._stopping = False
+        self._drop_question()
         self.refresh_footer()
         self._invalidate()
 
@@ -138,18 +141,19 @@ class Terminal:
         with self._lock:
             self._question = question
         self._invalidate()
-        answer = self._answers.get()
-        with self._lock:
-            self._question = ""
-        return answer
+        return self._answers.get()
 
-    def confirm(self, _call_id: str, why: str) -> bool:
-        """Return whether a person allows a tool call; asks unless all are allowed."""
-        if not self._allow_all:
-            answer = self.ask(f"allow {figures.one_line(why)}? [y]es / [n]o / [a]lways here")
-            self._allow_all = answer in ("a", "always")
-            return answer in ("y", "yes", "a", "always")
-        return True
+    def confirm(self, call_id: str, why: str) -> bool:
+        """Return whether a person allows a tool call; a tool allowed for good is not asked for."""
+        name = self._call_names.get(call_id, "")
+        if name in self._allowed:
+            return True
+        answer = self.ask(
+            f"allow {figures.one_line(why)}? [y]es, [n]o, [a]lways allow {name} in this chat"
+        )
+        if answer in ("a", "always"):
+            self._allowed.add(name)
+        return answer in ("y", "yes", "a", "always")
 
     # -- the screen's own thread ------------------------------------------------------------
     def run(self, chat: Chat) -> int:
@@ -175,7 +179,7 @@ class Terminal:
         try:
             return app.run(pre_run=lambda: self._scrollback.started(app))
         finally:
-            self._answers.put("no")
+            self._drop_question()
             chat.close()
             self._scrollback.flush()
 
@@ -198,17 +202,25 @@ class Terminal:
         chat = self._chat
         if chat is None or not text.strip():
             return
-        with self._lock:
-            asked = bool(self._question)
-        if asked and text.strip().lower() in ANSWERS:
-            self._answers.put(text.strip().lower())
+        if self._answer_question(text.strip().lower()):
             return
         try:
             self._take(chat, text)
         except Exception as error:
-            self.failed(error)
+            self.failed(describe(error))
         if chat.leaving:
             self._leave(0)
+
+    def _answer_question(self, answer: str) -> bool:
+        """Take an answer to the open question; return whether it was one."""
+        with self._lock:
+            question = self._question
+            if not question or answer not in ANSWERS:
+                return False
+            self._question = ""
+        self.show([Line(f"{question} {answer}", "dim")])
+        self._answers.put(answer)
+        return True
 
     def _take(self, chat: Chat, text: str) -> None:
         if slash.parse(text):
@@ -232,8 +244,7 @@ class Terminal:
             return
         self._stopping = True
         chat.interrupt()
-        if self._question:
-            self._answers.put("no")
+        self._drop_question()
 
     def _above(self) -> StyleAndTextTuples:
         size = self._output.get_size()
@@ -243,8 +254,10 @@ class Terminal:
         parts: list[tuple[str, str]] = []
         if growing.strip():
             parts.append(("", tail(growing, size.columns, size.rows // 2)))
-        for text in queued[-INPUT_LINES:]:
-            parts.append(("class:dim", self._fit(f"queued: {figures.one_line(text)}")))
+        parts += [
+            ("class:dim", self._fit(f"queued: {figures.one_line(text)}"))
+            for text in queued[-INPUT_LINES:]
+        ]
         if question:
             parts.append(("class:question", question))
         if activity:
@@ -260,6 +273,13 @@ class Terminal:
     # -- both ---------------------------------------------------------------------------------
     def _fit(self, text: str) -> str:
         return figures.clip(text, self.width)
+
+    def _drop_question(self) -> None:
+        """Answer an open question with no: what it was asked for has ended."""
+        with self._lock:
+            asked, self._question = bool(self._question), ""
+        if asked:
+            self._answers.put("no")
 
     def _echo(self, text: str) -> None:
         self._scrollback.put([("class:prompt", PROMPT), ("", figures.printable(text))])
@@ -301,3 +321,17 @@ class Terminal:
     def _set_used(self, used_tokens: int) -> None:
         with self._lock:
             self._footer = dataclasses.replace(self._footer, used_tokens=used_tokens)
+
+
+def run_terminal(
+    open_agent: OpenAgent, store: SessionStore, session_id: str | None, greeting: Sequence[Line]
+) -> int:
+    """Talk at this process's terminal on a stored session, or on a new one for None."""
+    screen = Terminal(partial(find_pass, store), create_input(), create_output())
+    chat = Chat(open_agent, screen, store)
+    try:
+        chat.switch(session_id)
+        screen.show(greeting)
+        return screen.run(chat)
+    finally:
+        chat.close()

@@ -32,6 +32,7 @@ from agent.tui.render import EventLines, Line, progress_text
 from run_agent import TurnResult
 
 _PROGRESS_EVERY_S = 5.0
+_TOLD = ("error", "interrupted")
 
 
 class LineScreen:
@@ -72,13 +73,10 @@ class LineScreen:
 
     def ended(self, result: TurnResult) -> None:
         if result.stop_reason == "interrupted":
-            self._queue.put(
-                lambda: self.print_failure(Failure("the turn was stopped", INTERRUPTED))
-            )
+            self.failed(Failure("the turn was stopped", INTERRUPTED, "cancelled"))
 
-    def failed(self, error: Exception) -> None:
-        failure = describe(error)
-        self._queue.put(lambda: self.print_failure(failure, error))
+    def failed(self, failure: Failure) -> None:
+        self._queue.put(lambda: self.print_failure(failure))
 
     def settled(self) -> None:
         self._queue.put(None)
@@ -101,7 +99,8 @@ class LineScreen:
 
     def print_lines(self, lines: Sequence[Line]) -> None:
         """Write the output of a command."""
-        self._write(self._out, "".join(f"{line.text}\n" for line in lines))
+        text = "".join(f"{line.text}\n" for line in lines)
+        self._write(self._out, printable(text) if self._live else text)
 
     def print_event(self, event: Event) -> None:
         """Write what one event says, and where."""
@@ -119,7 +118,7 @@ class LineScreen:
                 for line in self._lines.of(event):
                     self._write(self._err, f"{line.text}\n")
 
-    def print_failure(self, failure: Failure, _error: Exception | None = None) -> None:
+    def print_failure(self, failure: Failure) -> None:
         """Write why something failed and keep its exit code."""
         self._close_text()
         self._write(self._err, f"hermes: {failure.text}\n")
@@ -153,7 +152,7 @@ class JsonScreen(LineScreen):
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err, lambda _pass_id: None)
-        self._error_told = False
+        self._turn_told = False
 
     def print_lines(self, lines: Sequence[Line]) -> None:
         """Write the output of a command."""
@@ -161,15 +160,15 @@ class JsonScreen(LineScreen):
 
     def print_event(self, event: Event) -> None:
         """Write one event."""
-        self._error_told = isinstance(event, TurnFinished) and event.stop_reason == "error"
+        self._turn_told = isinstance(event, TurnFinished) and event.stop_reason in _TOLD
         self._write(self._out, event_json(event))
 
-    def print_failure(self, failure: Failure, error: Exception | None = None) -> None:
+    def print_failure(self, failure: Failure) -> None:
         """Write why something failed, as events too unless the turn did that."""
-        if error is not None and not self._error_told:
-            for event in failure_events(failure, error):
+        if not self._turn_told:
+            for event in failure_events(failure):
                 self.print_event(event)
-        self._error_told = False
+        self._turn_told = False
         super().print_failure(failure)
 
 
@@ -178,21 +177,17 @@ def event_json(event: Event) -> str:
     return orjson.dumps(event.as_dict(), option=orjson.OPT_APPEND_NEWLINE).decode()
 
 
-def failure_events(failure: Failure, error: Exception) -> tuple[Event, Event]:
-    """Return what an error outside a turn is told with: the error, then the end of the turn."""
+def failure_events(failure: Failure) -> tuple[Event, Event]:
+    """Return what a failure outside a turn is told with: the error, then the end of the turn."""
     now = time.time()
-    word = error.failure_class if isinstance(error, HermesError) else HermesError.failure_class
     return (
-        ErrorRaised(failure_class=word, text=failure.text, at=now),
+        ErrorRaised(failure_class=failure.failure_class, text=failure.text, at=now),
         TurnFinished(final_text="", stop_reason="error", at=now),
     )
 
 
 def run_lines(chat: Chat, screen: LineScreen, source: Iterable[str]) -> int:
-    """Answer each line of `source`, in order, and return the exit code of the last failure.
-
-    A first Ctrl-C stops the running turn or pass and the next line is read; a second one leaves.
-    """
+    """Answer each line of `source`, in order, and return the exit code of the last failure."""
     for text in source:
         if text.strip():
             answer_line(chat, screen, text.strip("\r\n"))
@@ -208,11 +203,16 @@ def answer_line(chat: Chat, screen: LineScreen, text: str) -> None:
         if not slash.run(chat, text):
             chat.say(text)
     except HermesError as error:
-        screen.failed(error)
+        screen.failed(describe(error))
     for _ in range(chat.jobs_started - started_before):
-        try:
-            screen.wait()
-        except KeyboardInterrupt:
-            chat.interrupt()
-            screen.wait()
+        wait_for_job(chat, screen)
     screen.flush()
+
+
+def wait_for_job(chat: Chat, screen: LineScreen) -> None:
+    """Print until the running job has settled; a first Ctrl-C stops it, a second one leaves."""
+    try:
+        screen.wait()
+    except KeyboardInterrupt:
+        chat.interrupt()
+        screen.wait()

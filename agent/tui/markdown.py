@@ -58,7 +58,7 @@ class BlockSplitter:
 
 
 def render_block(block: str, width: int, *, color: bool) -> str:
-    """Return a Markdown block as terminal text of at most `width` cells a line, no final line feed."""
+    """Return a Markdown block as terminal text, lines of at most `width` cells."""
     from rich.console import Console
     from rich.markdown import Markdown
 

@@ -6,12 +6,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from agent.base.errors import HermesError, ProviderError, UsageError
 from agent.base.messages import text_of
-from agent.sessions.records import PassKind, PassRecord
+from agent.sessions.records import PassKind, PassRecord, PassStatus
 from agent.tui import figures
+from agent.tui.failures import INTERRUPTED, Failure
 from agent.tui.render import KIND_WORDS, Line, before_after, pass_line
 
 _LABEL_CELLS = 16
+_STOPPED = frozenset({"explicit_interrupt", "stall_interrupted", "commit_fence_cancelled"})
+_EXIT_CODES = {
+    PassStatus.FAILED: ProviderError.exit_code,
+    PassStatus.BLOCKED: UsageError.exit_code,
+    PassStatus.SUPERSEDED: HermesError.exit_code,
+}
 _TOLD_ABOVE = frozenset({"tokens_before", "tokens_after", "strategy", "reason", "summary_model"})
 
 
@@ -43,8 +51,23 @@ def plan_lines(record: PassRecord) -> list[Line]:
     text = text_of((record.plan.get("new_row") or {}).get("content"))
     if text:
         lines.append(Line("text that would stand in for them:", "dim"))
-        lines += [Line(f"  {part}") for part in figures.printable(text).split("\n")]
+        lines += [Line(f"  {part}") for part in text.split("\n")]
     return lines
+
+
+def pass_failure(record: PassRecord) -> Failure | None:
+    """Return why a pass that was asked for did not do what it should; None when it did, or when
+    there was nothing to gain."""
+    if record.failure_class in _STOPPED:
+        code = INTERRUPTED
+    elif record.status in _EXIT_CODES:
+        code = _EXIT_CODES[record.status]
+    else:
+        return None
+    detail = f": {record.detail}" if record.detail else ""
+    return Failure(
+        f"{pass_line(record).text}{figures.one_line(detail)}", code, record.failure_class
+    )
 
 
 def as_planned(record: PassRecord) -> PassRecord:

@@ -38,7 +38,7 @@ KIND_WORDS = {
 
 ENDINGS = {
     "prepared": "compaction prepared, not committed",
-    "aborted": "compaction stopped, nothing changed",
+    "aborted": "compaction ended, nothing changed",
     "failed": "compaction failed, nothing changed",
     "superseded": "compaction dropped because the conversation changed under it",
     "skipped": "compaction skipped, nothing to gain",
@@ -48,7 +48,7 @@ ENDINGS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line for a person, without its line feed."""
+    """One line for a person, without its line feed; screens make control characters visible."""
 
     text: str
     tone: Tone = "plain"
@@ -101,7 +101,7 @@ class EventLines:
         self._manual: set[str] = set()
 
     def of(self, event: Event) -> list[Line]:
-        """Return the lines of one event; none for what a screen shows in its own way (text, errors)."""
+        """Return the lines of one event; none for what screens show in their own way."""
         match event:
             case ToolStarted():
                 self._call_names[event.call_id] = event.name
@@ -295,11 +295,10 @@ def row_lines(message: Message, state: str = "") -> list[Line]:
     lines = [Line(", ".join(heading), "dim")]
     text = text_of(message.get("content"))
     if text:
-        lines += [Line(part) for part in figures.printable(text).split("\n")]
+        lines += [Line(part) for part in text.split("\n")]
     for call in message.get("tool_calls") or ():
         function = call.get("function", {})
-        arguments = figures.printable(str(function.get("arguments", "")))
-        lines.append(Line(f"→ {function.get('name', '?')} {arguments}"))
+        lines.append(Line(f"→ {function.get('name', '?')} {function.get('arguments', '')}"))
     return lines
 
 

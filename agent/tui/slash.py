@@ -12,7 +12,7 @@ from agent.providers.catalog import list_models
 from agent.sessions.records import PassRecord, PassStatus, SessionRecord
 from agent.tui import figures
 from agent.tui.chat import Chat
-from agent.tui.receipt import plan_lines
+from agent.tui.receipt import pass_failure, plan_lines
 from agent.tui.render import (
     Line,
     meter_lines,
@@ -73,21 +73,28 @@ def _compress(chat: Chat, argument: str) -> None:
 
 
 def _run_pass(chat: Chat, focus: str) -> None:
-    session_id = chat.agent.session_id
-    prepared = None if focus else chat.store.prepared_pass(session_id)
-    record = chat.agent.commit_prepared() if prepared else chat.agent.compress(focus or None)
-    chat.screen.show([pass_line(record)])
+    _show_outcome(chat, chat.agent.compress(focus or None))
+
+
+def _show_outcome(chat: Chat, record: PassRecord) -> None:
+    failure = pass_failure(record)
+    if failure is None:
+        chat.screen.show([pass_line(record)])
+    else:
+        chat.screen.failed(failure)
 
 
 def _preview_pass(chat: Chat, focus: str) -> None:
     record = chat.agent.compress(focus or None, preview=True)
-    chat.screen.show(plan_lines(record))
-    if record.status is PassStatus.PREPARED:
+    if record.status is not PassStatus.PREPARED:
+        _show_outcome(chat, record)
+    else:
+        chat.screen.show(plan_lines(record))
         answer = chat.screen.ask("commit this compaction? [y]es / [n]o")
         if answer is None:
             chat.screen.show([Line("/compress commits it, without a second summary", "dim")])
         else:
-            chat.screen.show([pass_line(_decide(chat, answer))])
+            _show_outcome(chat, _decide(chat, answer))
 
 
 def _decide(chat: Chat, answer: str) -> PassRecord:

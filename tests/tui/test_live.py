@@ -17,7 +17,10 @@ FOOTER = Footer("some-model", "Garden plan", 12_345, 28_672, 2)
     [
         (
             120,
-            " 12,345 / 28,672 tokens, 43 % █████████░░░░░░░░░░░ | 2 queued | some-model | Garden plan",
+            (
+                " 12,345 / 28,672 tokens, 43 % █████████░░░░░░░░░░░ | 2 queued | some-model"
+                " | Garden plan"
+            ),
         ),
         (60, " 12,345 / 28,672 tokens, 43 % █████████░░░░░░░░░░░"),
         (40, " 12,345 / 28,672 tokens, 43 % ████░░░░░"),

@@ -138,7 +138,7 @@ def finished(**fields: Any) -> CompactionFinished:
         ),
         (
             finished(status="aborted", tokens_after=None, messages_after=None),
-            [Line("compaction stopped, nothing changed, 18.2 s", "warn")],
+            [Line("compaction ended, nothing changed, 18.2 s", "warn")],
         ),
         (
             finished(status="failed", failure_class="auth", duration_ms=900),
@@ -176,15 +176,15 @@ def test_progress_shows_time_and_tokens() -> None:
         (
             {},
             (
-                "compacted (mechanical digest), 2,702 → 1,430 tokens, 31 → 12 messages, coverage 97 %, "
-                "no summary: summary_repeats, 18.2 s"
+                "compacted (mechanical digest), 2,702 → 1,430 tokens, 31 → 12 messages, "
+                "coverage 97 %, no summary: summary_repeats, 18.2 s"
             ),
         ),
         (
             {"status": PassStatus.PREPARED, "kind": PassKind.SUMMARY, "failure_class": ""},
             (
-                "compaction prepared, not committed, summary, 2,702 → 1,430 tokens, 31 → 12 messages, "
-                "18.2 s"
+                "compaction prepared, not committed, summary, 2,702 → 1,430 tokens, "
+                "31 → 12 messages, 18.2 s"
             ),
         ),
         (

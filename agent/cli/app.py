@@ -1,0 +1,102 @@
+"""The command `hermes`: finds the module of a command, and turns every failure into one line.
+
+A command's module is imported when that command is named, so `--version` and completion stay
+quick. Read next: `chat.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from agent.tui.failures import INTERRUPTED, Failure, describe
+from agent.tui.figures import one_line
+
+COMMANDS = {
+    "chat": "agent.cli.chat",
+    "sessions": "agent.cli.sessions",
+    "recall": "agent.cli.recall",
+    "compact": "agent.cli.compact",
+    "compactions": "agent.cli.compactions",
+    "config": "agent.cli.config",
+    "doctor": "agent.cli.doctor",
+    "local": "agent.cli.local",
+    "demo": "agent.cli.demo",
+}
+
+
+class LazyGroup(TyperGroup):
+    """The root command; `COMMANDS` says where each of its commands is defined."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # filled when named
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by name, importing its module; None when there is no such command."""
+        if cmd_name in COMMANDS and self.commands[cmd_name] is None:
+            module = importlib.import_module(COMMANDS[cmd_name])
+            self.commands[cmd_name] = typer.main.get_command(module.app)
+        return self.commands.get(cmd_name)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(epilog="Example: hermes chat -q 'What is in this folder?'")
+def root(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """An agent whose conversations never have to end. `hermes` alone is `hermes chat`."""
+    if show_version:
+        typer.echo(f"hermes {version('hermes-continuum')}")
+    elif context.invoked_subcommand is None:
+        importlib.import_module(COMMANDS["chat"]).start()
+
+
+def main() -> None:
+    """Run `hermes` with the arguments of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run `hermes` and return its exit code; each failure is told in one line on standard error."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    try:
+        code = app(args=arguments, prog_name="hermes", standalone_mode=False)
+        sys.stdout.flush()
+    except TyperException as error:
+        return _complain(usage_failure(error))
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        return _complain(describe(error))
+    return code if isinstance(code, int) else 0
+
+
+def usage_failure(error: TyperException) -> Failure:
+    """Return a wrong use of the command line as one line that names the help to read."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "hermes"
+    text = one_line(error.format_message()).rstrip(".")
+    return Failure(f"{text}; see '{command} --help'", error.exit_code)
+
+
+def _complain(failure: Failure) -> int:
+    sys.stderr.write(f"hermes: {failure.text}\n")
+    return failure.exit_code
