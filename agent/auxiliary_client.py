@@ -15,6 +15,7 @@ from agent.base.cancel import CancelToken
 from agent.base.errors import (
     CallCancelled,
     ContentFiltered,
+    ProviderError,
     SummaryDeclined,
     SummaryEmpty,
     SummaryReasoningOnly,
@@ -109,8 +110,8 @@ class AuxiliaryClient:
     ) -> SummaryText:
         """Return the answer to `prompt_messages`, streamed; `on_delta` hears its text.
 
-        Raises: AuxiliaryExplicitCancellation within 250 ms of a cancel of `fence.token`, also
-        when the whole answer was there already; ProviderError; SummaryFailure by kind.
+        Raises: AuxiliaryExplicitCancellation within 250 ms of a cancel of `fence.token`, which
+        wins over an answer or a fault that came with it; ProviderError; SummaryFailure by kind.
         Concurrency: callbacks and `fence.touch_progress` run in the calling thread.
         """
 
@@ -125,10 +126,12 @@ class AuxiliaryClient:
         request = ModelRequest(messages=prompt_messages, max_tokens=max_tokens)
         try:
             reply = self._provider.complete(request, limits=self._limits, watch=watch)
-        except CallCancelled:
-            raise AuxiliaryExplicitCancellation from None
-        except ContentFiltered as error:
-            raise SummaryDeclined(str(error)) from error
+        except (CallCancelled, ProviderError) as error:
+            if fence.token.cancelled:
+                raise AuxiliaryExplicitCancellation from error
+            if isinstance(error, ContentFiltered):
+                raise SummaryDeclined(str(error)) from error
+            raise
         if fence.token.cancelled:
             raise AuxiliaryExplicitCancellation
         text = self._usable_text(reply, max_tokens)

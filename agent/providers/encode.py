@@ -13,18 +13,25 @@ import orjson
 from agent.base.messages import Message, clean_value, wire_message
 from agent.providers.reasoning import replayed
 
-_Kept = dict[tuple[int, Any], tuple[Any, bytes]]
+_Key = tuple[int, Any]
+
+_SPARE_BYTES = 8 * 1024 * 1024
 
 
 class RowEncoder:
-    """Encodes messages for one route and remembers the rows of the last request that had any.
+    """Encodes messages for one route and keeps the bytes of stored rows.
 
-    Memory: the bytes of one request. Concurrency: safe; a race costs an encoding.
+    A row that stands where it stood in the request before costs one comparison of identity;
+    one that moved or was loaded again, one look-up.
+    Memory: at most twice the bytes of the last request with rows, and 8 MiB.
+    Concurrency: safe; a race costs an encoding.
     """
 
     def __init__(self, route: str) -> None:
         self._route = route
-        self._kept: _Kept = {}
+        self._last: tuple[list[Message | None], list[bytes]] = ([], [])
+        self._kept: dict[_Key, tuple[Any, bytes]] = {}
+        self._kept_bytes = 0
 
     def body(self, messages: Sequence[Message], fields: Mapping[str, Any]) -> bytes:
         """Return the JSON object of `fields` and `messages`."""
@@ -35,24 +42,40 @@ class RowEncoder:
 
     def _rows(self, messages: Sequence[Message]) -> list[bytes]:
         """Return the bytes of each message, each with a comma before it."""
-        kept, now = self._kept, dict[tuple[int, Any], tuple[Any, bytes]]()
-        rows: list[bytes] = []
-        for message in messages:
-            row_id = message.get("_row_id")
-            if row_id is None:
-                rows.append(self._encode_message(message))
-                continue
-            key = (row_id, message.get("_masked_by"))
-            content = message.get("content")
-            entry = kept.get(key)
-            # The comparison is free for the same object and guards against a row of another store.
-            if entry is None or entry[0] != content:
-                entry = (content, self._encode_message(message))
-            now[key] = entry
-            rows.append(entry[1])
-        if now:
-            self._kept = now
+        last, last_rows = self._last
+        rows = [
+            row if message is before else self._row(message)
+            for message, before, row in zip(messages, last, last_rows, strict=False)
+        ]
+        rows += [self._row(message) for message in messages[len(rows) :]]
+        stored = [message if "_row_id" in message else None for message in messages]
+        if any(stored):
+            self._last = (stored, list(rows))
+            self._forget(messages, sum(map(len, rows)))
         return rows
+
+    def _row(self, message: Message) -> bytes:
+        row_id = message.get("_row_id")
+        if row_id is None:
+            return self._encode_message(message)
+        key = (row_id, message.get("_masked_by"))
+        content = message.get("content")
+        entry = self._kept.get(key)
+        # The comparison guards against a row of another store with the same id.
+        if entry is None or entry[0] != content:
+            entry = (content, self._encode_message(message))
+            self._kept[key] = entry
+            self._kept_bytes += len(entry[1])
+        return entry[1]
+
+    def _forget(self, messages: Sequence[Message], size: int) -> None:
+        """Drop rows that the request does not hold, once they are as many as those it does."""
+        if self._kept_bytes <= 2 * size + _SPARE_BYTES:
+            return
+        kept = self._kept
+        keys = [(message.get("_row_id"), message.get("_masked_by")) for message in messages]
+        self._kept = {key: kept[key] for key in keys if key in kept}
+        self._kept_bytes = sum(len(row) for _content, row in self._kept.values())
 
     def _encode_message(self, message: Message) -> bytes:
         wire = wire_message(message)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
-import orjson
 import pytest
 
 from agent.base.errors import (
@@ -438,22 +436,3 @@ def test_many_threads_share_a_provider(wire: Wire, stub: StubModelServer) -> Non
         thread.join(10)
     assert answers == {name: name * 3 for name in names}
     assert stopped == ["stopped"]
-
-
-def test_a_long_history_costs_a_join_and_not_an_encoding(wire: Wire, stub: StubModelServer) -> None:
-    """Four times the measured share: the second request of 10,000 rows against one encoding."""
-    rows = [
-        {"role": ("user", "assistant")[n % 2], "content": f"{n} " + "word " * 320, "_row_id": n}
-        for n in range(10_000)
-    ]
-    encoder = wire(stub.base_url)._encoder
-    encoder.body(rows, {})
-    best_s = min(_timed(lambda: encoder.body(rows, {})) for _ in range(3))
-    whole_s = min(_timed(lambda: orjson.dumps(rows)) for _ in range(3))
-    assert best_s < 4 * whole_s
-
-
-def _timed(work: Any) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

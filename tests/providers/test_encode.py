@@ -6,7 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agent.base.messages import wire_message
 from agent.providers import encode
 from agent.providers.encode import RowEncoder
 
@@ -77,15 +80,56 @@ def test_a_row_of_another_store_with_the_same_id_is_not_mixed_up(encoder: RowEnc
         assert sent(encoder, row(1, text))["messages"] == [{"role": "user", "content": text}]
 
 
-def test_dropped_rows_are_forgotten_and_requests_without_rows_forget_nothing(
-    encoder: RowEncoder, encoded: list[Any]
+def test_rows_that_left_are_forgotten_once_they_are_the_most(
+    encoder: RowEncoder, encoded: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for messages in ([row(1, "a")], [{"role": "user", "content": "q"}], [row(1, "a")]):
-        encoder.body(messages, {})
-    assert [value["content"] for value in encoded if value] == ["a", "q"]
-    encoder.body([row(2, "b")], {})
-    encoder.body([row(1, "a")], {})
-    assert [value["content"] for value in encoded if value] == ["a", "q", "b", "a"]
+    monkeypatch.setattr(encode, "_SPARE_BYTES", 0)
+    rows = [row(number, "x" * 100) for number in range(9)]
+    encoder.body(rows, {})
+    encoder.body([{"role": "user", "content": "of another kind"}], {})
+    encoder.body(rows[4:], {})
+    assert count(encoded, rows) == 9
+    encoder.body(rows[8:], {})
+    encoder.body(rows, {})
+    assert count(encoded, rows) == 9 + 8
+
+
+def count(encoded: list[Any], rows: list[dict[str, Any]]) -> int:
+    return sum(value == wire_message(rows[0]) for value in encoded)
+
+
+def test_a_message_that_is_not_stored_may_change(encoder: RowEncoder) -> None:
+    system = {"role": "system", "content": "one"}
+    for text in ("one", "two"):
+        system["content"] = text
+        assert sent(encoder, system, row(1, "a"))["messages"][0]["content"] == text
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 6), st.sampled_from([None, "p1", "p2"]), st.booleans()),
+            max_size=8,
+        ),
+        max_size=6,
+    )
+)
+def test_any_sequence_of_requests_is_encoded_as_if_nothing_were_kept(
+    requests: list[list[tuple[int, str | None, bool]]],
+) -> None:
+    rows = {
+        (number, mask): row(number, f"{number} {mask}", **({"_masked_by": mask} if mask else {}))
+        for number in range(7)
+        for mask in (None, "p1", "p2")
+    }
+    encoder = RowEncoder(ROUTE)
+    for request in requests:
+        messages = [
+            rows[number, mask] if same else dict(rows[number, mask])
+            for number, mask, same in request
+        ]
+        expected = [wire_message(message) for message in messages]
+        assert sent(encoder, *messages)["messages"] == expected
 
 
 def test_empty_text_beside_calls_is_sent_as_null(encoder: RowEncoder) -> None:
