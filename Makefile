@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -q
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 HASHED := --require-hashes -r requirements/
 PROJECT := --no-deps --no-build-isolation -e .
 
