@@ -21,6 +21,7 @@ FLOORS = {
     "hermes_state": 2,
     "agent.tools": 2,
     "agent.auxiliary_client": 2,
+    "agent.otel": 2,
     "agent.relay_compaction": 2,
     "agent.telemetry": 3,
     "agent.compaction": 4,

@@ -108,6 +108,17 @@ class DatabaseSettings:
 
 
 @dataclass(frozen=True)
+class TelemetrySettings:
+    relay: bool = False
+    """Open a Relay scope for each session and turn (extra `relay`)."""
+    otel: bool = False
+    """Send OpenTelemetry spans and metrics over OTLP (extra `otel`)."""
+    otel_endpoint: str = ""
+    """Root of an OTLP/HTTP collector; empty takes `OTEL_EXPORTER_OTLP_ENDPOINT`, else
+    `http://localhost:4318`."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything the runtime can be told. Immutable; `dataclasses.replace` makes variants."""
 
@@ -118,3 +129,4 @@ class Settings:
     context: ContextSettings = field(default_factory=ContextSettings)
     local: LocalSettings = field(default_factory=LocalSettings)
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
