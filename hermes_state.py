@@ -188,7 +188,8 @@ class SessionDB:
         self, query: str, *, session_id: str | None = None, limit: int = 20
     ) -> list[SearchHit]:
         wanted = terms.parse_query(query)
-        self.index_pending()
+        if search.backlog(self._database) > search.LARGEST_BACKLOG:
+            self.index_pending()
         with self._database.read() as connection:
             return search.find_rows(connection, wanted, session_id, limit)
 

@@ -85,7 +85,7 @@ def commit_pass(
     live.extend(_accept_pending(connection, draft, now))
     covered = _covered(live, commit)
     tokens = _mask(connection, draft, ordinal, {place.row_id: place for place in live})
-    _cover(connection, conversation_id, ordinal, live, {place.row_id for place in covered})
+    _cover(connection, conversation_id, ordinal, covered)
     tokens -= sum(place.tokens for place in covered)
     count = -len(covered)
     if draft.new_row is not None:
@@ -167,32 +167,27 @@ def _mask(connection: Connection, draft: Draft, ordinal: int, by_row: dict[int, 
 
 
 def _cover(
-    connection: Connection,
-    conversation_id: int,
-    ordinal: int,
-    live: Sequence[_Place],
-    row_ids: set[int],
+    connection: Connection, conversation_id: int, ordinal: int, covered: Sequence[_Place]
 ) -> None:
     """Point covered places at the pass: one statement for each run of neighbours."""
-    for first, last, count in _runs(live, row_ids):
+    for first, last, count in _runs(covered):
         cursor = connection.execute(sql.COVER_RUN, (ordinal, conversation_id, first, last))
         if cursor.rowcount != count:
             raise PassSuperseded(f"places {first} to {last} changed while they were covered")
 
 
-def _runs(live: Iterable[_Place], row_ids: set[int]) -> list[tuple[int, int, int]]:
-    """Return (first seq, last seq, count) of each run of covered neighbours in the live view."""
+def _runs(places: Iterable[_Place]) -> list[tuple[int, int, int]]:
+    """Return (first seq, last seq, count) of each run of places whose seqs follow each other.
+
+    Covered rows that are not in the view lie in the gaps; no run reaches over one.
+    """
     runs: list[tuple[int, int, int]] = []
-    open_run = False
-    for place in live:
-        if place.row_id not in row_ids:
-            open_run = False
-        elif open_run:
+    for place in places:
+        if runs and place.seq == runs[-1][1] + 1:
             first, _last, count = runs[-1]
             runs[-1] = (first, place.seq, count + 1)
         else:
             runs.append((place.seq, place.seq, 1))
-            open_run = True
     return runs
 
 

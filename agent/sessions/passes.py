@@ -149,9 +149,8 @@ def note_unstarted(
             f"use one of {[*map(str, _UNSTARTED)]}"
         )
     conversation_id = conversation_of(connection, session_id)
-    row = connection.execute(sql.FOLDABLE, (conversation_id, status, failure_class)).fetchone()
-    if row is not None:
-        pass_id: str = row[0]
+    pass_id = _foldable(connection, conversation_id, status, failure_class)
+    if pass_id is not None:
         connection.execute(sql.FOLD, (detail, now, pass_id))
     else:
         pass_id = new_pass_id()
@@ -173,11 +172,28 @@ def note_unstarted(
     return decode_pass(connection.execute(sql.PASS_BY_ID, (pass_id,)).fetchone())
 
 
+def _foldable(
+    connection: Connection, conversation_id: int, status: str, failure_class: str
+) -> str | None:
+    """Return the row of that class which no attempt and no new generation came after."""
+    generation = connection.execute(sql.GENERATION, (conversation_id,)).fetchone()[0]
+    for row in connection.execute(sql.NEWEST_PASSES, (conversation_id,)):
+        pass_id, *state = row
+        if state == [status, failure_class, generation]:
+            return str(pass_id)
+        if state[0] not in _UNSTARTED:
+            break
+    return None
+
+
 def read_prepared(connection: Connection, session_id: str) -> PassRecord | None:
     """Return the conversation's prepared pass."""
     conversation_id = conversation_of(connection, session_id)
-    row = connection.execute(sql.PREPARED_OF, (conversation_id,)).fetchone()
-    return None if row is None else decode_pass(row)
+    for row in connection.execute(sql.OPEN_PASSES_OF, (conversation_id,)).fetchall():
+        record = decode_pass(row)
+        if record.status is PassStatus.PREPARED:
+            return record
+    return None
 
 
 def read_passes(connection: Connection, session_id: str) -> list[PassRecord]:

@@ -22,6 +22,7 @@ CREATE TABLE conversations (
     health TEXT NOT NULL DEFAULT '{}',
     usage_anchor TEXT NOT NULL DEFAULT '{}'
 );
+
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     conversation_id INTEGER NOT NULL REFERENCES conversations(id),
@@ -37,6 +38,7 @@ CREATE TABLE sessions (
     origin TEXT NOT NULL DEFAULT '{}',
     cwd TEXT
 );
+
 CREATE INDEX sessions_conversation ON sessions(conversation_id);
 """
 
@@ -60,7 +62,9 @@ CREATE TABLE messages (
     tokens INTEGER NOT NULL,
     blob TEXT
 );
+
 CREATE INDEX messages_blob ON messages(blob) WHERE blob IS NOT NULL;
+
 CREATE TABLE places (
     conversation_id INTEGER NOT NULL REFERENCES conversations(id),
     seq INTEGER NOT NULL,
@@ -73,17 +77,25 @@ CREATE TABLE places (
     stub TEXT,
     PRIMARY KEY (conversation_id, seq, row_id)
 ) WITHOUT ROWID;
+
 CREATE UNIQUE INDEX places_live ON places(conversation_id, seq)
     WHERE compacted_by IS NULL AND hidden_by IS NULL;
+
+CREATE VIEW live_places AS SELECT * FROM places INDEXED BY places_live
+    WHERE compacted_by IS NULL AND hidden_by IS NULL;
+
 CREATE TABLE blobs (
     sha256 TEXT PRIMARY KEY,
     bytes BLOB NOT NULL,
     size INTEGER NOT NULL
 );
+
 CREATE TABLE deletions (conversation_id INTEGER PRIMARY KEY);
+
 CREATE TRIGGER messages_are_never_updated BEFORE UPDATE ON messages BEGIN
     SELECT RAISE(ABORT, 'messages is insert-only');
 END;
+
 CREATE TRIGGER messages_leave_with_their_conversation BEFORE DELETE ON messages
 WHEN NOT EXISTS (SELECT 1 FROM deletions) BEGIN
     SELECT RAISE(ABORT, 'messages is insert-only');
@@ -123,9 +135,12 @@ CREATE TABLE compaction_passes (
     created_at REAL NOT NULL,
     finished_at REAL
 );
+
 CREATE INDEX passes_conversation ON compaction_passes(conversation_id, ordinal);
+
 CREATE UNIQUE INDEX passes_open ON compaction_passes(conversation_id)
     WHERE status IN ('planned', 'prepared');
+
 CREATE TABLE compression_locks (
     conversation_id INTEGER PRIMARY KEY REFERENCES conversations(id),
     holder TEXT NOT NULL,
@@ -147,7 +162,9 @@ CREATE TABLE pins (
     retired_at REAL,
     retired_by TEXT
 );
+
 CREATE INDEX pins_conversation ON pins(conversation_id);
+
 CREATE TABLE extracts (
     row_id INTEGER NOT NULL REFERENCES messages(id),
     kind TEXT NOT NULL,
@@ -155,7 +172,9 @@ CREATE TABLE extracts (
     value TEXT NOT NULL,
     span TEXT NOT NULL
 );
+
 CREATE INDEX extracts_row ON extracts(row_id);
+
 CREATE TABLE routes (
     provider TEXT NOT NULL,
     base_url TEXT NOT NULL,
@@ -167,6 +186,7 @@ CREATE TABLE routes (
     failure_class TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (provider, base_url, model)
 );
+
 CREATE TABLE prefixes (
     prefix_hash TEXT NOT NULL,
     owner_digest TEXT NOT NULL,
@@ -175,18 +195,23 @@ CREATE TABLE prefixes (
     seen_at REAL NOT NULL,
     PRIMARY KEY (owner_digest, prefix_hash)
 );
+
 CREATE INDEX prefixes_conversation ON prefixes(conversation_id);
+
 CREATE TABLE responses (
     response_id TEXT PRIMARY KEY,
     conversation_id INTEGER NOT NULL REFERENCES conversations(id),
     seq INTEGER NOT NULL
 );
+
 CREATE INDEX responses_conversation ON responses(conversation_id);
 """
 
 _SEARCH = """
 CREATE TABLE search_mark (last_indexed_row INTEGER NOT NULL);
+
 INSERT INTO search_mark VALUES (0);
+
 CREATE VIRTUAL TABLE message_index USING fts5(
     body, content='', tokenize='trigram', detail='none'
 );
@@ -199,7 +224,13 @@ CREATE TABLE IF NOT EXISTS schema_version (
 );
 """
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = ((_SESSIONS, _ROWS, _PASSES, _MEMORY, _SEARCH),)
-"""Entry n (from 0) leads to version n + 1."""
+
+def _statements(*scripts: str) -> tuple[str, ...]:
+    """Return the statements of scripts in which a blank line stands between any two."""
+    return tuple(statement for script in scripts for statement in script.strip().split("\n\n"))
+
+
+MIGRATIONS = (_statements(_SESSIONS, _ROWS, _PASSES, _MEMORY, _SEARCH),)
+"""Entry n (from 0) holds the statements that lead to version n + 1."""
 
 VERSION = len(MIGRATIONS)

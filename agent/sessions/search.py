@@ -8,6 +8,7 @@ candidates; each is checked against the row's text.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 from agent.base.messages import Message
@@ -29,6 +30,8 @@ from agent.sessions.terms import (
 
 SCANNED_ROWS = 20_000
 """Newest rows that a search looks through when no word of it is long enough for the index."""
+LARGEST_BACKLOG = 1_000
+"""Rows beyond the mark that a search looks through by itself; more are indexed first."""
 _BATCH_ROWS = 128
 _BATCH_CHARS = 256 * 1024
 
@@ -36,18 +39,44 @@ _MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FR
 _SET_MARK = "UPDATE search_mark SET last_indexed_row = ?"
 _ADD = "INSERT INTO message_index (rowid, body) VALUES (?, ?)"
 _REMOVE = "INSERT INTO message_index (message_index, rowid, body) VALUES ('delete', ?, ?)"
-_BY_INDEX = (
-    sql.HITS.replace("FROM messages m", "FROM message_index f JOIN messages m ON m.id = f.rowid")
-    + " AND f.message_index MATCH ? ORDER BY f.rowid DESC"
-)
-_BY_SCAN = sql.HITS + " ORDER BY m.id DESC LIMIT ?"
-_BY_SCAN_IN = sql.HITS + " AND s.conversation_id = ? ORDER BY p.seq DESC LIMIT ?"
+
+# CROSS JOIN keeps the order of the tables: newest rows first, without sorting.
+_PLACED = """
+CROSS JOIN sessions s ON s.id = m.session_id
+CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+WHERE m.kind = 'message' AND p.hidden_by IS NULL"""
+_COLUMNS = f"SELECT {sql.ROW_COLUMNS}, m.session_id, s.title, p.compacted_by, p.masked_by"
+_INDEXABLE = f"""
+SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m
+CROSS JOIN sessions s ON s.id = m.session_id
+CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
+_BY_INDEX = f"""
+{_COLUMNS} FROM message_index f CROSS JOIN messages m ON m.id = f.rowid {_PLACED}
+AND f.message_index MATCH ? ORDER BY f.rowid DESC"""
+_NOT_INDEXED = f"{_COLUMNS} FROM messages m {_PLACED} AND m.id > ? ORDER BY m.id DESC"
+_NEWEST = f"{_COLUMNS} FROM messages m {_PLACED} ORDER BY m.id DESC LIMIT {SCANNED_ROWS}"
+_NEWEST_IN = f"""
+{_COLUMNS} FROM places p CROSS JOIN messages m ON m.id = p.row_id
+CROSS JOIN sessions s ON s.id = m.session_id
+WHERE p.conversation_id = ? AND m.kind = 'message' AND p.hidden_by IS NULL
+ORDER BY p.seq DESC LIMIT {SCANNED_ROWS}"""
+
+_Row = tuple[Any, ...]
+
+
+def backlog(database: SqliteDatabase) -> int:
+    """Return about how many rows the index does not know yet."""
+    with database.read() as connection:
+        mark, newest = connection.execute(_MARK).fetchone()
+    rows: int = newest - mark
+    return max(0, rows)
 
 
 def index_pending(database: SqliteDatabase) -> int:
     """Index the rows accepted since the last call; return how many were new to the index."""
     indexed = 0
-    while _is_behind(database):
+    while backlog(database):
         with database.write() as connection:
             mark, newest = connection.execute(_MARK).fetchone()
             bodies, last = _next_bodies(connection, mark, newest)
@@ -57,19 +86,13 @@ def index_pending(database: SqliteDatabase) -> int:
     return indexed
 
 
-def _is_behind(database: SqliteDatabase) -> bool:
-    with database.read() as connection:
-        mark, newest = connection.execute(_MARK).fetchone()
-    return bool(mark < newest)
-
-
 def _next_bodies(
     connection: Connection, mark: int, newest: int
 ) -> tuple[list[tuple[int, str]], int]:
     """Return (row id, body) of the next rows to index, and the mark after them."""
     bodies: list[tuple[int, str]] = []
     chars = 0
-    rows = connection.execute(sql.INDEXABLE, (mark, _BATCH_ROWS)).fetchall()
+    rows = connection.execute(_INDEXABLE, (mark,)).fetchall()
     for row in rows:
         mark = row[0]
         if row[1] == "message":
@@ -113,31 +136,35 @@ def find_rows(
     nothing else looks through the newest `SCANNED_ROWS` rows.
     """
     scope = None if session_id is None else conversation_of(connection, session_id)
-    hits: list[SearchHit] = []
-    for row in _candidates(connection, query, scope):
-        if len(hits) >= limit:
-            break
-        hit = _hit(connection, query, row)
-        if hit is not None:
-            hits.append(hit)
-    return hits
+    hits = (_hit(connection, query, row) for row in _candidates(connection, query, scope))
+    return list(islice((hit for hit in hits if hit is not None), limit))
 
 
-def _candidates(
-    connection: Connection, query: Query, scope: int | None
-) -> Iterator[tuple[Any, ...]]:
+def _candidates(connection: Connection, query: Query, scope: int | None) -> Iterator[_Row]:
     pieces = query.pieces
     if pieces:
-        if scope is not None:
-            pieces.append(scope_piece(scope))
-        match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
-        return connection.execute(_BY_INDEX, (match,))
+        return chain(_not_indexed(connection, scope), _by_index(connection, pieces, scope))
     if scope is not None:
-        return connection.execute(_BY_SCAN_IN, (scope, SCANNED_ROWS))
-    return connection.execute(_BY_SCAN, (SCANNED_ROWS,))
+        return connection.execute(_NEWEST_IN, (scope,))
+    return connection.execute(_NEWEST)
 
 
-def _hit(connection: Connection, query: Query, row: tuple[Any, ...]) -> SearchHit | None:
+def _not_indexed(connection: Connection, scope: int | None) -> Iterator[_Row]:
+    mark = connection.execute(_MARK).fetchone()[0]
+    if scope is None:
+        return connection.execute(_NOT_INDEXED, (mark,))
+    in_scope = " AND s.conversation_id = ? ORDER BY"
+    return connection.execute(_NOT_INDEXED.replace(" ORDER BY", in_scope), (mark, scope))
+
+
+def _by_index(connection: Connection, pieces: list[str], scope: int | None) -> Iterator[_Row]:
+    if scope is not None:
+        pieces = [*pieces, scope_piece(scope)]
+    match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
+    return connection.execute(_BY_INDEX, (match,))
+
+
+def _hit(connection: Connection, query: Query, row: _Row) -> SearchHit | None:
     message = decode_row(row)
     text = searched_text(whole(connection, dict(message)))
     folded = fold_text(text)

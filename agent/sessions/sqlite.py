@@ -57,10 +57,9 @@ class SqliteDatabase:
     never waits for it.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, busy_limit_s: float = BUSY_LIMIT_S) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
         self._clock = clock
-        self._busy_limit_s = busy_limit_s
         self._write_lock = threading.Lock()
         self._readers: list[Connection] = []
         self._reader_lock = threading.Lock()
@@ -126,14 +125,13 @@ class SqliteDatabase:
         return int(row[0] or 0)
 
     def _migrate(self) -> None:
-        for number, scripts in enumerate(schema.MIGRATIONS, start=1):
+        for number, statements in enumerate(schema.MIGRATIONS, start=1):
             with self.write() as connection:
                 if self._version(connection) >= number:
                     continue
                 connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                for script in (schema.VERSION_TABLE, *scripts):
-                    for statement in _split(script):
-                        connection.execute(statement)
+                for statement in (schema.VERSION_TABLE, *statements):
+                    connection.execute(statement)
                 connection.execute(
                     "INSERT INTO schema_version VALUES (?, ?)",
                     (number, self._clock.now()),
@@ -147,7 +145,7 @@ class SqliteDatabase:
 
         Raises: StoreBusy when another process keeps the write lock; StoreError otherwise.
         """
-        if not self._write_lock.acquire(timeout=self._busy_limit_s):
+        if not self._write_lock.acquire(timeout=BUSY_LIMIT_S):
             raise self._busy()
         try:
             self._require_open()
@@ -194,7 +192,7 @@ class SqliteDatabase:
 
     def _retry(self, statement: str) -> None:
         """Execute a statement that takes a lock, again and again until the limit."""
-        deadline = time.monotonic() + self._busy_limit_s
+        deadline = time.monotonic() + BUSY_LIMIT_S
         while True:
             try:
                 self._writer.execute(statement)
@@ -218,7 +216,7 @@ class SqliteDatabase:
     def _busy(self) -> StoreBusy:
         return StoreBusy(
             f"store {str(self.path)!r} is locked by another writer for more than "
-            f"{self._busy_limit_s:g} s; end the program that holds it or retry later"
+            f"{BUSY_LIMIT_S:g} s; end the program that holds it or retry later"
         )
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
@@ -246,13 +244,3 @@ def insert_id(connection: Connection, statement: str, values: tuple[Any, ...]) -
     row_id = connection.execute(statement, values).lastrowid
     assert row_id is not None
     return row_id
-
-
-def _split(script: str) -> Iterator[str]:
-    """Yield the statements of a script; `executescript` would end the transaction."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if statement.strip() and sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

@@ -70,12 +70,10 @@ SELECT c.id, c.generation, c.watermark, c.live_tokens FROM sessions s
 JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
 LIVE_ROWS: Final = f"""
 SELECT {_SHOWN_COLUMNS}, p.masked_by, p.stub
-FROM places p JOIN messages m ON m.id = p.row_id
-WHERE p.conversation_id = ? AND p.seq > ? AND p.compacted_by IS NULL AND p.hidden_by IS NULL
-ORDER BY p.seq"""
+FROM live_places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.seq > ? ORDER BY p.seq"""
 LIVE_PLACES: Final = """
-SELECT seq, row_id, tokens, masked_by FROM places
-WHERE conversation_id = ? AND compacted_by IS NULL AND hidden_by IS NULL ORDER BY seq"""
+SELECT seq, row_id, tokens, masked_by FROM live_places WHERE conversation_id = ? ORDER BY seq"""
 HISTORY: Final = f"""
 SELECT {ROW_COLUMNS}, p.made_by, p.compacted_by, p.hidden_by, p.masked_by
 FROM places p JOIN messages m ON m.id = p.row_id
@@ -142,7 +140,7 @@ WHERE conversation_id = ? AND token = ? AND holder = ?"""
 # -- passes ---------------------------------------------------------------------------------
 CLOSE_CRASHED: Final = """
 UPDATE compaction_passes SET status = 'aborted', failure_class = 'crashed', finished_at = ?
-WHERE conversation_id = ? AND status = 'planned'"""
+WHERE conversation_id = ? AND status IN ('planned', 'prepared') AND status = 'planned'"""
 NEW_PASS: Final = """
 INSERT INTO compaction_passes (id, conversation_id, session_id, generation, status, kind, trigger,
     failure_class, detail, watermark, lease_token, tokens_before, messages_before, model, route,
@@ -170,13 +168,10 @@ WHERE ordinal = ? AND status IN ('planned', 'prepared')"""
 BUMP_GENERATION: Final = """
 UPDATE conversations SET generation = generation + 1, pass_count = pass_count + 1
 WHERE id = ? RETURNING generation"""
-FOLDABLE: Final = """
-SELECT p.id FROM compaction_passes p JOIN conversations c ON c.id = p.conversation_id
-WHERE p.conversation_id = ? AND p.status = ? AND p.failure_class = ?
-    AND p.generation = c.generation
-    AND p.ordinal > (SELECT coalesce(max(a.ordinal), 0) FROM compaction_passes a
-        WHERE a.conversation_id = p.conversation_id AND a.status NOT IN ('skipped', 'blocked'))
-ORDER BY p.ordinal DESC LIMIT 1"""
+NEWEST_PASSES: Final = """
+SELECT id, status, failure_class, generation FROM compaction_passes
+WHERE conversation_id = ? ORDER BY ordinal DESC"""
+GENERATION: Final = "SELECT generation FROM conversations WHERE id = ?"
 FOLD: Final = """
 UPDATE compaction_passes SET count = count + 1, detail = ?, finished_at = ? WHERE id = ?"""
 PASS_COLUMNS: Final = """
@@ -187,19 +182,11 @@ SELECT id, conversation_id, session_id, generation, status, kind, trigger, strat
 FROM compaction_passes
 """
 PASSES_OF: Final = PASS_COLUMNS + "WHERE conversation_id = ? ORDER BY ordinal"
-PREPARED_OF: Final = PASS_COLUMNS + "WHERE conversation_id = ? AND status = 'prepared'"
+OPEN_PASSES_OF: Final = (
+    PASS_COLUMNS + "WHERE conversation_id = ? AND status IN ('planned', 'prepared')"
+)
 PASSES_BY_PREFIX: Final = (
     PASS_COLUMNS + "WHERE substr(id, 1, length(?)) = ? ORDER BY ordinal LIMIT ?"
 )
 PASS_BY_ID: Final = PASS_COLUMNS + "WHERE id = ?"
-INDEXABLE: Final = f"""
-SELECT {ROW_COLUMNS}, s.conversation_id
-FROM messages m JOIN sessions s ON s.id = m.session_id
-JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
-WHERE m.id > ? ORDER BY m.id LIMIT ?"""
-HITS: Final = f"""
-SELECT {ROW_COLUMNS}, m.session_id, s.title, p.compacted_by, p.masked_by
-FROM messages m JOIN sessions s ON s.id = m.session_id
-JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
-WHERE m.kind = 'message' AND p.hidden_by IS NULL"""
 PASS_IDS: Final = "SELECT ordinal, id FROM compaction_passes WHERE conversation_id = ?"

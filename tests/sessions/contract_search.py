@@ -14,6 +14,7 @@ class SearchContract:
     def test_every_word_must_be_there_and_the_newest_comes_first(self, store: SessionStore) -> None:
         begin(store)
         for text in ("red apples", "green apples", "red cars", "apples, quite RED"):
+            store.index_pending()
             store.append_message(SESSION, "user", text)
         assert contents([hit.message for hit in store.search("red apple")]) == [
             "apples, quite RED",
@@ -54,8 +55,10 @@ class SearchContract:
     ) -> None:
         begin(store)
         store.append_message(SESSION, "user", text)
-        assert bool(store.search(query)) is is_found
-        assert bool(store.search(query, session_id=SESSION)) is is_found
+        for _not_indexed_then_indexed in range(2):
+            assert bool(store.search(query)) is is_found
+            assert bool(store.search(query, session_id=SESSION)) is is_found
+            store.index_pending()
 
     @pytest.mark.parametrize("query", ["", "  ", '""', '" "'])
     def test_an_empty_query_is_refused(self, store: SessionStore, query: str) -> None:
@@ -77,6 +80,7 @@ class SearchContract:
                 {"role": "tool", "tool_call_id": "c", "name": "read_file", "content": "localhost"},
             ],
         )
+        store.index_pending()
         found = {
             query: [hit.message["_seq"] for hit in store.search(query)]
             for query in ("picture", "hosts", "read_file", "localhost")
@@ -101,6 +105,7 @@ class SearchContract:
         for session_id in ("a", "b"):
             store.create_session(session_id, "cli", title=f"Title {session_id}")
             store.append_message(session_id, "user", f"walnut {session_id}")
+        store.index_pending()
         for query in ("walnut", "w"):
             hits = store.search(query, session_id="a")
             assert [(hit.session_id, hit.title, hit.snippet) for hit in hits] == [
@@ -111,6 +116,7 @@ class SearchContract:
         begin(store)
         text = LARGE[:100_000] + "\nthe hidden\tneedle is here\n" + LARGE[:100_000]
         store.append(SESSION, [{"role": "tool", "tool_call_id": "c", "content": text}])
+        store.index_pending()
         (hit,) = store.search("needle")
         assert "the hidden needle is here" in hit.snippet
         assert "\n" not in hit.snippet
@@ -124,3 +130,8 @@ class SearchContract:
         store.append_message(SESSION, "user", "one more")
         assert store.index_pending() == 1
         assert len(store.search("message", limit=1_000)) == 300
+
+    def test_a_long_backlog_is_indexed_by_the_search(self, store: SessionStore) -> None:
+        begin(store, 1_500)
+        assert len(store.search("message", limit=2_000)) == 1_500
+        assert store.index_pending() == 0

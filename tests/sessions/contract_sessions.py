@@ -160,7 +160,7 @@ class SessionsContract:
         store.append(SESSION, [{"role": "tool", "tool_call_id": "c", "content": LARGE}])
         sha256 = store.view(SESSION).messages[-1]["_blob"]
         begin(store, 2, "other")
-        store.search("message")
+        store.index_pending()
         store.delete_session(SESSION)
         with pytest.raises(UnknownSession):
             store.view(SESSION)
@@ -181,9 +181,10 @@ class SessionsContract:
 
     def test_rows_accepted_after_a_deletion_are_found(self, store: SessionStore) -> None:
         begin(store, 3, "a")
-        store.search("message")
+        store.index_pending()
         store.delete_session("a")
         begin(store)
         store.append_message(SESSION, "user", "a cuckoo in the nest")
+        store.index_pending()
         assert [hit.snippet for hit in store.search("cuckoo")] == ["a cuckoo in the nest"]
         assert store.search("message") == []
