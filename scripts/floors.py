@@ -83,7 +83,9 @@ def find_problems(root: Path) -> list[str]:
         problems += _places(module, imports)
         targets = [(item, name) for item in imports if (name := _known(item, names))]
         problems += _directions(module, targets)
-        graph[module.name] = [name for _item, name in targets if name != module.name]
+        # A cycle across entries needs an import upwards, which is told already.
+        own = _entry(module.name)
+        graph[module.name] = [name for _item, name in targets if _entry(name) == own]
     problems += [f"cycle: {' -> '.join(cycle)}" for cycle in _cycles(graph)]
     return sorted(problems)
 
@@ -174,10 +176,8 @@ def _directions(module: Module, targets: list[tuple[Import, str]]) -> Iterator[s
         if entry in (own, "") or FLOORS[entry] < FLOORS[own]:
             continue
         way = "sideways" if FLOORS[entry] == FLOORS[own] else "upwards"
-        yield (
-            f"{module.path}:{item.line}: imports {way}: {own} (floor {FLOORS[own]}) uses {name} "
-            f"(floor {FLOORS[entry]})"
-        )
+        floors = f"floor {FLOORS[own]} uses floor {FLOORS[entry]}"
+        yield f"{module.path}:{item.line}: imports {name!r} {way}: {floors}"
 
 
 def _cycles(graph: dict[str, list[str]]) -> Iterator[list[str]]:
