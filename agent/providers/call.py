@@ -49,6 +49,7 @@ class Call:
         self.limits = limits
         self.answered = False
         """Whether a byte of an answer (not of an error) has arrived."""
+        self._is_whole = False
         self.wake = threading.Event()
         self._started = time.monotonic()
         self._deadline = self._started + (limits.total_s or math.inf)
@@ -115,6 +116,15 @@ class Call:
         if self.phase is Phase.BODY:
             self.enter(Phase.BODY)
 
+    def expect_whole(self, is_whole: bool) -> None:
+        """Say whether the answer comes in one piece: then only the total limit bounds it.
+
+        Such an answer begins when it is complete, so silence before it tells nothing.
+        """
+        self._is_whole = is_whole
+        if is_whole and self.phase in _OF_STREAMS:
+            self.enter(self.phase)
+
     def received(self, count: int, *, answer: bool) -> None:
         """Note `count` bytes of a body, which end the wait for the first one."""
         self.answered = self.answered or answer
@@ -162,8 +172,12 @@ class Call:
     def _limit_s(self, phase: Phase) -> float:
         if phase is Phase.TRAILER:
             return _TRAILER_S
+        if self._is_whole and phase in _OF_STREAMS:
+            return 0.0
         return float(getattr(self.limits, _LIMITS[phase]))
 
+
+_OF_STREAMS = frozenset({Phase.FIRST_BYTE, Phase.BODY})
 
 _LIMITS = {
     Phase.CONNECT: "connect_s",

@@ -140,8 +140,10 @@ class ChatCompletions:
         """Send one HTTP request; return the answer, or the dialect that the endpoint wants."""
         body = self._encoder.body(request.messages, self._fields(request, dialect))
         accept = "text/event-stream" if request.stream else "application/json"
+        call.expect_whole(not request.stream)
         with self._transport.send(call, _PATH, body, accept=accept) as incoming:
             if incoming.ok:
+                call.expect_whole(incoming.is_json or not request.stream)
                 return self._read(incoming, call.watch)
             complaint = read_complaint(incoming.read_whole())
             fault = self._fault(incoming.status, complaint, incoming.headers)

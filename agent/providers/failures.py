@@ -27,11 +27,12 @@ from agent.base.errors import (
     RateError,
     RequestRefused,
 )
+from agent.base.redact import redact
 from agent.providers.endpoint import bare_url
 from agent.providers.overflow import overflow_numbers, says_overflow
 
 _SHOWN_CHARS = 300
-_LOOKS_LIKE_KEY = re.compile(r"\b(?:sk|pk|rk|key|gsk|xai)-[\w*.-]{6,}", re.IGNORECASE)
+_MASKED_KEY = re.compile(r"\b(?:sk|pk|rk|key|gsk|xai)-[\w*.-]{6,}", re.IGNORECASE)
 _NO_OVERFLOW = frozenset({401, 402, 403, 404, 408, 429})
 
 _WHAT: dict[type[ProviderError], tuple[str, str]] = {
@@ -234,10 +235,10 @@ def unreadable_answer(said: str, *, route: str, key: str) -> NetworkError:
 
 
 def one_line(text: str, key: str) -> str:
-    """Return `text` on one line, shortened, without the key or anything that looks like one."""
+    """Return `text` on one line, shortened, without the key or any other secret it may echo."""
     if key:
         text = text.replace(key, "[key]")
-    text = " ".join(_LOOKS_LIKE_KEY.sub("[key]", text).split())
+    text = " ".join(redact(_MASKED_KEY.sub("[key]", text)).split())
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 

@@ -53,6 +53,11 @@ class Incoming:
         """Whether this is an answer and not an error or a redirect."""
         return 200 <= self.status < 300
 
+    @property
+    def is_json(self) -> bool:
+        """Whether the body is said to be one JSON value and not a stream."""
+        return "json" in self.headers.get("content-type", "")
+
     def chunks(self) -> Iterator[bytes]:
         """Yield the body as it arrives; each chunk is life."""
         with suppress(AnswerComplete), _faults_named(self._call, self._endpoint):

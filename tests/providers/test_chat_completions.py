@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 
 from agent.base.errors import (
-    AuthError,
     CallCancelled,
     ContextOverflow,
     NetworkError,
     OverloadError,
     ProviderError,
-    QuotaError,
-    RateError,
     RequestRefused,
     SettingsError,
 )
@@ -307,90 +304,6 @@ def test_a_refusal_that_goes_on_ends(wire: Wire, stub: StubModelServer) -> None:
     stub.script([], then=Reply(status=400, error=message))
     assert type(failed(wire(stub.base_url))) is RequestRefused
     assert len(stub.requests) == 4
-
-
-# -- retries ------------------------------------------------------------------------------------
-NEVER = {
-    400: RequestRefused,
-    401: AuthError,
-    402: QuotaError,
-    404: RequestRefused,
-    413: ContextOverflow,
-    422: RequestRefused,
-}
-
-
-@pytest.mark.parametrize(("status", "kind"), NEVER.items())
-def test_what_a_retry_cannot_help_is_sent_once(
-    wire: Wire, stub: StubModelServer, status: int, kind: type[ProviderError]
-) -> None:
-    stub.script([Reply(status=status, error="no")])
-    error = failed(wire(stub.base_url))
-    assert (type(error), error.status, error.route) == (kind, status, f"m at {stub.base_url}")
-    assert len(stub.requests) == 1
-
-
-@pytest.mark.parametrize("status", [429, 500, 529])
-def test_what_may_pass_is_sent_again(wire: Wire, stub: StubModelServer, status: int) -> None:
-    stub.script([Reply(status=status), Reply(status=status), Reply(text="at last")])
-    assert ask(wire(stub.base_url)).message["content"] == "at last"
-    assert len(stub.requests) == 3
-
-
-def test_after_three_tries_the_last_fault_is_raised(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(status=429), Reply(status=500)], then=Reply(status=503, error="third"))
-    error = failed(wire(stub.base_url))
-    assert (type(error), error.status) == (OverloadError, 503)
-    assert len(stub.requests) == 3
-
-
-def test_retries_can_be_turned_off(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([], then=Reply(status=429))
-    assert type(failed(wire(stub.base_url), Limits(retries=0))) is RateError
-    assert len(stub.requests) == 1
-
-
-def test_retry_after_is_obeyed(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(status=429, headers={"Retry-After": "1"})])
-    ask(wire(stub.base_url))
-    first, second = stub.requests
-    assert second.arrived_at - first.arrived_at >= 1
-
-
-@pytest.mark.parametrize("limits", [LIMITS, Limits(total_s=3)], ids=["too long", "past the limit"])
-def test_a_wait_that_is_too_long_is_not_waited_for(
-    wire: Wire, stub: StubModelServer, limits: Limits
-) -> None:
-    wait_s = "4" if limits.total_s == 3 else "31"
-    stub.script([Reply(status=429, headers={"Retry-After": wait_s})])
-    error = failed(wire(stub.base_url), limits)
-    assert (type(error), error.retry_after_s) == (RateError, float(wait_s))
-    assert len(stub.requests) == 1
-
-
-def test_a_connection_that_breaks_before_an_answer_is_tried_again(wire: Wire, serve: Serve) -> None:
-    def talk(peer: Peer) -> None:
-        peer.read_request()
-        if peer.number == 2:
-            peer.send(STREAM_HEAD)
-        if peer.number == 3:
-            peer.send(streamed(HALF, REST))
-
-    server = serve(talk)
-    assert ask(wire(server.base_url)).message["content"] == "half done"
-    assert len(server.peers) == 3
-
-
-def test_nothing_is_sent_again_once_an_answer_has_begun(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(text="half of it", reset_after_chars=4)])
-    assert type(failed(wire(stub.base_url))) is NetworkError
-    assert len(stub.requests) == 1
-
-
-def test_a_silent_server_is_asked_once_more(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(before_first_byte_s=9), Reply(text="awake")])
-    reply = ask(wire(stub.base_url), limits=Limits(first_byte_s=0.2))
-    assert reply.message["content"] == "awake"
 
 
 # -- together -----------------------------------------------------------------------------------

@@ -145,6 +145,13 @@ def test_no_message_shows_a_key(text: str) -> None:
     assert not any(part in message for part in ("0123456789", "abcd", "12345678", "\n"))
 
 
+def test_no_message_shows_a_secret_that_the_provider_echoes() -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    message = str(fault(400, {"message": f"invalid value: 'push with {token}'"}))
+    assert token not in message
+    assert "[REDACTED:" in message
+
+
 def test_long_complaints_are_shortened() -> None:
     assert len(str(fault(500, "word " * 1_000))) < 500
 
