@@ -22,6 +22,7 @@ FLOORS = {
     "agent.tools": 2,
     "agent.auxiliary_client": 2,
     "agent.otel": 2,
+    "agent.pass_events": 2,
     "agent.relay_compaction": 2,
     "agent.telemetry": 3,
     "agent.compaction": 4,

@@ -24,32 +24,8 @@ from agent.compaction.verify import (
     WOULD_GROW,
 )
 from agent.sessions.records import PassKind, PassStatus
-from tests.trace.ledger import ledger_row
+from tests.trace.vocabulary import KEYS, NAMES, VOCABULARIES
 
-KEYS = set(
-    """harness kind scope official method trigger trigger_class overflow_reason outcome
-    failure_class attempt_id session_id tokens_before tokens_after tokens_reclaimed
-    token_count_method messages_before messages_after items_dropped context_limit threshold_tokens
-    protected_head_tokens middle_window_tokens protected_tail_tokens duration_ms
-    summary_generation_ms aux_call_duration_ms queue_wait_ms commit_ms summarizer_provider
-    summarizer_model tool_results_pruned reasoning_items_pruned summary_input_omitted_chars
-    compression_count in_place session_rotated split_status cache_break has_focus_topic""".split()
-)
-KINDS = {"summarize", "micro_summarize", "prune_tool_results", "provider_native", "other"}
-VOCABULARIES: dict[str, set[str]] = {
-    "harness": {"hermes"},
-    "kind": KINDS,
-    "scope": {"history", "provider"},
-    "method": {*events.METHODS, "other"},
-    "trigger": {*events.TRIGGER_CLASSES, "other"},
-    "trigger_class": {"manual", "overflow", "provider", "unknown", "auto"},
-    "overflow_reason": {*events.OVERFLOW_REASONS, "other"},
-    "outcome": {*events.OUTCOMES, "other"},
-    "failure_class": {*events.FAILURE_CLASSES},
-    "split_status": {*events.SPLIT_STATUSES, "other"},
-    "token_count_method": {"estimate_rough", "other"},
-}
-NAMES = {"attempt_id", "session_id", "summarizer_provider", "summarizer_model"}
 RECORD_KEYS = sorted(
     KEYS
     | {"route", "commit_status", "trigger_source", "main_context_limit", "effective_threshold"}
@@ -129,40 +105,41 @@ def test_an_empty_record_gives_every_key_and_a_fresh_attempt_id() -> None:
     assert events.attempt_payload({})["attempt_id"] != attempt_id
 
 
-def test_a_full_record_is_carried_over_under_the_names_of_the_payload() -> None:
-    record = {
-        "attempt_id": "a1",
-        "session_id": "s1",
-        "commit_status": "committed",
-        "method": "llm_summary",
-        "trigger_source": "overflow",
-        "overflow_reason": "payload_too_large",
-        "tokens_before": 9_000,
-        "tokens_after": 4_000,
-        "token_count_method": "estimate_rough",
-        "messages_before": 40,
-        "messages_after": 10,
-        "main_context_limit": 128_000,
-        "effective_threshold": 96_000,
-        "protected_head_tokens": 1,
-        "middle_window_tokens": 2,
-        "protected_tail_tokens": 3,
-        "total_duration_ms": 4,
-        "summary_generation_ms": 5,
-        "aux_call_duration_ms": 6,
-        "queue_wait_ms": 7,
-        "commit_ms": 8,
-        "aux_provider": "models.example",
-        "aux_model": "small-model",
-        "tool_results_pruned": 9,
-        "reasoning_items_pruned": 10,
-        "summary_input_omitted_chars": 11,
-        "split_status": "rotated_committed",
-        "has_focus_topic": True,
-        "summary": "the user said hunter2",
-    }
+FULL_RECORD = {
+    "attempt_id": "a1",
+    "session_id": "s1",
+    "commit_status": "committed",
+    "method": "llm_summary",
+    "trigger_source": "overflow",
+    "overflow_reason": "payload_too_large",
+    "tokens_before": 9_000,
+    "tokens_after": 4_000,
+    "token_count_method": "estimate_rough",
+    "messages_before": 40,
+    "messages_after": 10,
+    "main_context_limit": 128_000,
+    "effective_threshold": 96_000,
+    "protected_head_tokens": 1,
+    "middle_window_tokens": 2,
+    "protected_tail_tokens": 3,
+    "total_duration_ms": 4,
+    "summary_generation_ms": 5,
+    "aux_call_duration_ms": 6,
+    "queue_wait_ms": 7,
+    "commit_ms": 8,
+    "aux_provider": "models.example",
+    "aux_model": "small-model",
+    "tool_results_pruned": 9,
+    "reasoning_items_pruned": 10,
+    "summary_input_omitted_chars": 11,
+    "split_status": "rotated_committed",
+    "has_focus_topic": True,
+    "summary": "the user said hunter2",
+}
 
-    assert events.attempt_payload(record, compression_count=12) == {
+
+def test_a_full_record_is_carried_over_under_the_names_of_the_payload() -> None:
+    assert events.attempt_payload(FULL_RECORD, compression_count=12) == {
         "harness": "hermes",
         "kind": "summarize",
         "scope": "history",
@@ -222,38 +199,6 @@ def test_a_trigger_has_a_class(given: str | None, trigger: str, trigger_class: s
     assert (payload["trigger"], payload["trigger_class"]) == (trigger, trigger_class)
 
 
-@pytest.mark.parametrize(
-    ("status", "failure_class", "outcome"),
-    [
-        ("committed", "", "committed"),
-        ("undone", "", "committed"),
-        ("aborted", "explicit_interrupt", "failed"),
-        ("aborted", "stall_interrupted", "failed"),
-        ("aborted", "session_ownership_lost", "failed"),
-        ("aborted", "crashed", "failed"),
-        ("aborted", "no_progress", "aborted"),
-        ("aborted", "would_grow", "aborted"),
-        ("aborted", "commit_fence_cancelled", "aborted"),
-        ("aborted", "lock_contended", "skipped"),
-        ("aborted", "insufficient_messages", "skipped"),
-        ("superseded", "attempt_superseded", "aborted"),
-        ("failed", "summary_network_failure", "failed"),
-        ("skipped", "lock_contended", "skipped"),
-        ("blocked", "blocked:cooldown", "blocked"),
-    ],
-)
-def test_status_and_class_make_the_outcome(status: str, failure_class: str, outcome: str) -> None:
-    ledger = ledger_row(status=PassStatus(status), failure_class=failure_class)
-
-    payload = events.payload_of_pass(ledger, events.PassContext())
-
-    assert payload["outcome"] == outcome
-    assert payload["cache_break"] is (outcome == "committed")
-    assert events.event_name(payload) == (
-        "compaction" if outcome == "committed" else "compaction.attempt"
-    )
-
-
 def test_a_rewritten_history_is_committed_whatever_the_status_says() -> None:
     record = {"history_rewritten": True, "commit_status": "aborted", "failure_class": "rollback:X"}
 
@@ -301,140 +246,6 @@ def test_a_compaction_by_the_provider_breaks_no_cache_of_ours() -> None:
         None,
     ]
     assert events.event_name(observed) == events.event_name(asked) == "compaction"
-
-
-def test_a_ledger_row_and_its_payload_have_the_same_numbers() -> None:
-    context = events.PassContext(
-        context_limit_tokens=16_000,
-        threshold_tokens=9_000,
-        tail_tokens=2_000,
-        compression_count=4,
-        has_focus_topic=False,
-    )
-
-    payload = events.payload_of_pass(ledger_row(), context)
-
-    known = {
-        "harness": "hermes",
-        "kind": "summarize",
-        "scope": "history",
-        "official": True,
-        "method": "llm_summary",
-        "trigger": "post_tool",
-        "trigger_class": "auto",
-        "outcome": "committed",
-        "failure_class": "none",
-        "attempt_id": "0123456789abcdef0123456789abcdef",
-        "session_id": "s1",
-        "tokens_before": 9_000,
-        "tokens_after": 3_500,
-        "tokens_reclaimed": 5_500,
-        "token_count_method": "estimate_rough",
-        "messages_before": 41,
-        "messages_after": 12,
-        "items_dropped": 29,
-        "context_limit": 16_000,
-        "threshold_tokens": 9_000,
-        "protected_tail_tokens": 2_000,
-        "duration_ms": 1_300,
-        "summary_generation_ms": 1_200,
-        "summarizer_provider": "https://models.example/v1",
-        "summarizer_model": "small-model",
-        "tool_results_pruned": 4,
-        "compression_count": 4,
-        "in_place": True,
-        "session_rotated": False,
-        "split_status": "in_place_committed",
-        "cache_break": True,
-        "has_focus_topic": False,
-    }
-    assert payload == {**dict.fromkeys(KEYS), **known}
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (PassKind.SUMMARY, ("summarize", "llm_summary", True, "post_tool", "in_place_committed")),
-        (
-            PassKind.MECHANICAL,
-            ("summarize", "deterministic_fallback", True, "post_tool", "in_place_committed"),
-        ),
-        (
-            PassKind.MASK,
-            ("prune_tool_results", "deterministic_prune", False, "post_tool", "in_place_committed"),
-        ),
-        (
-            PassKind.MICRO,
-            ("micro_summarize", "llm_summary", False, "between_turns", "in_place_committed"),
-        ),
-        (PassKind.UNDO, ("other", "none", False, "manual", "not_applicable")),
-        (PassKind.REWIND, ("other", "none", False, "manual", "not_applicable")),
-        (
-            PassKind.PROVIDER_NATIVE,
-            ("provider_native", "provider", False, "provider", "not_applicable"),
-        ),
-    ],
-)
-def test_each_kind_of_pass_is_called_by_its_name_outside(
-    kind: PassKind, expected: tuple[Any, ...]
-) -> None:
-    payload = events.payload_of_pass(ledger_row(kind=kind), events.PassContext())
-
-    parts = ("kind", "method", "official", "trigger", "split_status")
-    assert tuple(payload[part] for part in parts) == expected
-    assert events.event_name(payload) == "compaction"
-
-
-def test_a_pass_that_made_a_child_session_is_called_rotated() -> None:
-    payload = events.payload_of_pass(
-        ledger_row(child_session_id="20261130_144020_3fa9c1"), events.PassContext()
-    )
-
-    parts = ("split_status", "in_place", "session_rotated", "session_id")
-    assert [payload[part] for part in parts] == ["rotated_committed", False, True, "s1"]
-
-
-def test_a_pass_that_called_no_model_names_none() -> None:
-    masked = ledger_row(kind=PassKind.MASK, receipt={"masked": "2", "summary_calls": 0})
-
-    payload = events.payload_of_pass(masked, events.PassContext())
-
-    parts = ("summarizer_provider", "summarizer_model", "tool_results_pruned")
-    assert [payload[part] for part in parts] == [None, None, 1]
-
-
-def test_an_attempt_that_did_not_commit_claims_no_method_and_no_numbers_after() -> None:
-    failed = ledger_row(
-        status=PassStatus.FAILED,
-        failure_class="summary_truncated_failure",
-        tokens_after=None,
-        messages_after=None,
-        receipt={},
-    )
-
-    payload = events.payload_of_pass(failed, events.PassContext())
-
-    parts = ("method", "tokens_reclaimed", "items_dropped", "split_status", "in_place")
-    assert [payload[part] for part in parts] == ["none", None, None, "aborted", None]
-    assert (payload["tokens_before"], payload["summarizer_model"]) == (9_000, "small-model")
-
-
-@pytest.mark.parametrize(
-    ("changes", "published"),
-    [
-        ({}, True),
-        ({"status": PassStatus.UNDONE}, True),
-        ({"status": PassStatus.PLANNED}, False),
-        ({"status": PassStatus.PREPARED}, False),
-        ({"kind": PassKind.IMPORT}, False),
-        ({"status": PassStatus.BLOCKED}, True),
-        ({"status": PassStatus.BLOCKED, "count": 2}, False),
-    ],
-)
-def test_what_has_not_ended_is_folded_or_was_imported_is_not_published(
-    changes: dict[str, Any], *, published: bool
-) -> None:
-    assert events.is_published(ledger_row(**changes)) is published
 
 
 def _ends_attempts(error: type[errors.HermesError]) -> bool:
