@@ -18,7 +18,9 @@ HermesError
 |- CallCancelled                        a model call was stopped by us          exit 130
 |- ContextCannotFit                     nothing can be removed any more         exit 4
 |- SummaryFailure                       a summariser gave no usable text
-|  `- SummaryEmpty, SummaryTruncated, SummaryReasoningOnly, SummaryDeclined
+|  |- SummaryEmpty                      nothing, or only white space
+|  |  `- SummaryReasoningOnly           only reasoning
+|  `- SummaryTruncated, SummaryDeclined
 `- ToolError                            a tool failed; its text goes to the model
    `- ToolUsageError (UsageError)       wrong arguments, from a model or a person  exit 2
 """
