@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from agent.base.messages import clean_text
+from agent.base.record import dataclass
 
 Payload = dict[str, Any]
 Record = Mapping[str, Any]

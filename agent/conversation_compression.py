@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.errors import UsageError
 from agent.base.ids import new_pass_id
 from agent.base.messages import Message, copy_messages
+from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings
 from agent.compaction.admit import admit, copy_inputs, note_unstarted
 from agent.compaction.attempt import AttemptContext, SummaryClient, reconcile

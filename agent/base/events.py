@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
+
+from agent.base.record import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from agent.base.record import dataclass
 
 _PLACEHOLDER = "[REDACTED:{}]"
 _MIN_ENTROPY_BITS = 2.5

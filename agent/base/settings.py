@@ -4,7 +4,9 @@ is `agent/settings.py`, which only surfaces call. A key stands here once it has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from agent.base.record import dataclass
 
 
 @dataclass(frozen=True)

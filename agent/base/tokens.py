@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from agent.base.messages import Message
+from agent.base.record import dataclass
 
 IMAGE_TOKENS = 1_500
 MESSAGE_TOKENS = 8

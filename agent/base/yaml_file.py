@@ -7,10 +7,10 @@ Which names are sections is the caller's knowledge.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.base.errors import SettingsError
+from agent.base.record import dataclass
 
 if TYPE_CHECKING:
     import yaml

@@ -6,11 +6,11 @@ Read next: `context_compressor.py` (the built-in engine), `verify.py` (what a ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.base.errors import HermesError
 from agent.base.messages import Message, text_of, wire_message
+from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget
 from agent.compaction.fence import CompressionCommitFence

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent.base.messages import Message
+from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
 
 TRIGGER_SHARE = 0.75

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from agent.base.record import dataclass
 from agent.sessions.records import Guards
 
 STALL_INTERRUPTED_FAILURE_CLASS = "stall_interrupted"

@@ -6,9 +6,8 @@ never covered, and neither is the last assistant row with its results while anyt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
+from agent.base.record import dataclass
 from agent.compaction.budget import Budget, row_tokens, total_tokens
 
 CHATTER_CHARS = 24

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.base.clock import Clock
 from agent.base.events import Event
+from agent.base.record import dataclass
 from agent.base.settings import Settings
 from agent.base.tokens import Calibration
 from agent.compaction.attempt import SummaryClient

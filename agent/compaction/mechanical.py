@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.auxiliary_client import without_thoughts
 from agent.base.messages import Message, is_user_text, text_of
+from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
 from agent.compaction.serialise import clip

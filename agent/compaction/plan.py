@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from agent.base.messages import Message, wire_message
+from agent.base.record import dataclass
 from agent.compaction.attempt import Candidate, Changes
 from agent.compaction.budget import row_tokens, total_tokens
 from agent.sessions.records import (

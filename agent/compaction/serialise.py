@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from agent.auxiliary_client import without_thoughts
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
 from agent.compaction.budget import row_tokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from agent.base.errors import (
     CallCancelled,
@@ -13,6 +12,7 @@ from agent.base.errors import (
     SummaryTruncated,
 )
 from agent.base.messages import Message
+from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
 from agent.compaction.attempt import AttemptContext, SummaryClient

@@ -7,10 +7,11 @@ and limits are `transport.py`'s, the meaning of faults `failures.py`'s.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from agent.base.errors import ProviderError, RequestRefused
+from agent.base.record import dataclass
 from agent.providers.answer import AnswerReader
 from agent.providers.call import Call
 from agent.providers.encode import RowEncoder

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from agent.base.errors import SettingsError
+from agent.base.record import dataclass
 
 
 @dataclass(frozen=True)

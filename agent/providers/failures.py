@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,12 +26,14 @@ from agent.base.errors import (
     RateError,
     RequestRefused,
 )
+from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.providers.endpoint import bare_url
 from agent.providers.overflow import overflow_numbers, says_overflow
 
 _SHOWN_CHARS = 300
-_MASKED_KEY = re.compile(r"\b(?:sk|pk|rk|key|gsk|xai)-[\w*.-]{6,}", re.IGNORECASE)
+_READ_CHARS = 4_000
+_MASKED_KEY = r"(?i)\b(?:sk|pk|rk|key|gsk|xai)-[\w*.-]{6,}"
 _NO_OVERFLOW = frozenset({401, 402, 403, 404, 408, 429})
 
 _WHAT: dict[type[ProviderError], tuple[str, str]] = {
@@ -65,20 +66,18 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
     429: RateError,
 }
 
-_QUOTA = re.compile(
-    r"insufficient_quota|exceeded your current quota|credit balance is too low|out of credits"
-    r"|insufficient (?:credits|balance|funds)|billing_hard_limit|billing_not_active",
-    re.IGNORECASE,
+_QUOTA = (
+    r"(?i)insufficient_quota|exceeded your current quota|credit balance is too low|out of credits"
+    r"|insufficient (?:credits|balance|funds)|billing_hard_limit|billing_not_active"
 )
-_CONTENT = re.compile(
-    r"content_filter|content_policy|content management policy|requires moderation"
-    r"|(?:input|prompt) was flagged|data_inspection_failed",
-    re.IGNORECASE,
+_CONTENT = (
+    r"(?i)content_filter|content_policy|content management policy|requires moderation"
+    r"|(?:input|prompt) was flagged|data_inspection_failed"
 )
-_SPOKEN: tuple[tuple[re.Pattern[str], type[ProviderError]], ...] = (
-    (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), RateError),
-    (re.compile(r"authenticat|invalid.api.key|permission", re.IGNORECASE), AuthError),
-    (re.compile(r"invalid_request", re.IGNORECASE), RequestRefused),
+_SPOKEN: tuple[tuple[str, type[ProviderError]], ...] = (
+    (r"(?i)rate.?limit|too many requests", RateError),
+    (r"(?i)authenticat|invalid.api.key|permission", AuthError),
+    (r"(?i)invalid_request", RequestRefused),
 )
 
 _TRANSPORT: dict[str, tuple[type[ProviderError], str]] = {
@@ -127,7 +126,7 @@ def read_complaint(body: bytes) -> Complaint:
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
-        text = body[: 8 * _SHOWN_CHARS].decode("utf-8", "replace").strip()
+        text = body[:_READ_CHARS].decode("utf-8", "replace").strip()
         return Complaint("an HTML page" if text.startswith("<") else text, "", {})
     return complaint_of(parsed)
 
@@ -188,12 +187,12 @@ def _kind_of_answer(status: int | None, complaint: Complaint) -> type[ProviderEr
     words = f"{complaint.codes} {complaint.text}"
     if status == 413 or (status not in _NO_OVERFLOW and says_overflow(words)):
         return ContextOverflow
-    if _QUOTA.search(words):
+    if re.search(_QUOTA, words):
         return QuotaError
-    if status != 429 and _CONTENT.search(words):
+    if status != 429 and re.search(_CONTENT, words):
         return ContentFiltered
     if status is None:
-        spoken = (kind for pattern, kind in _SPOKEN if pattern.search(words))
+        spoken = (kind for pattern, kind in _SPOKEN if re.search(pattern, words))
         return next(spoken, OverloadError)
     if status >= 500:
         return OverloadError
@@ -236,9 +235,10 @@ def unreadable_answer(said: str, *, route: str, key: str) -> NetworkError:
 
 def one_line(text: str, key: str) -> str:
     """Return `text` on one line, shortened, without the key or any other secret it may echo."""
+    text = text[:_READ_CHARS]
     if key:
         text = text.replace(key, "[key]")
-    text = " ".join(redact(_MASKED_KEY.sub("[key]", text)).split())
+    text = " ".join(redact(re.sub(_MASKED_KEY, "[key]", text)).split())
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 

@@ -6,17 +6,18 @@ callers take turns. Everything else is the chat-completions wire's work.
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agent.base.cancel import CancelToken
 from agent.base.errors import CallCancelled, CallTimeout, ModelUnavailable, SettingsError
+from agent.base.record import dataclass
 from agent.base.settings import LocalSettings
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.protocol import CallWatch, Limits, ModelReply, ModelRequest, TokenUsage
@@ -201,7 +202,7 @@ def _start(settings: LocalSettings, name: str) -> _Server:
         raise ModelUnavailable(
             f"the runtime of the embedded model is not installed; run: {INSTALL_COMMAND}"
         ) from None
-    key = secrets.token_urlsafe(24)
+    key = os.urandom(24).hex()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.model_alias = {name}

@@ -1,7 +1,7 @@
 """How providers say that a request does not fit their window, and the numbers they give.
 
 Texts of OpenAI, OpenRouter, vLLM, llama.cpp, Anthropic, Google, Mistral, xAI, Copilot, Bedrock,
-Groq and TGI; every one is a case in the tests.
+Groq and TGI; every one is a case in the tests. Patterns are compiled at the first error.
 """
 
 from __future__ import annotations
@@ -15,36 +15,32 @@ _LIMIT = r"(?P<limit>\d[\d,]*)"
 
 _ASKED = r"(?:resulted in|requested(?: about)?|request (?:has|contains))"
 
-_NUMBERS = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        rf"maximum context length (?:is|of) {_LIMIT}.*?{_ASKED}\s+{_REQUEST}",
-        rf"maximum prompt length is {_LIMIT}.*?contains {_REQUEST}",
-        rf"length {_REQUEST}\).*?maximum model length of {_LIMIT}",
-        rf"{_REQUEST} tokens\) exceeds the available context size \({_LIMIT}",
-        rf"prompt is too long: {_REQUEST} tokens > {_LIMIT}",
-        rf"context limit: {_REQUEST} \+ (?P<output>\d[\d,]*) > {_LIMIT}",
-        rf"token count (?:of )?\(?{_REQUEST}\)? exceeds .*?{_LIMIT}",
-        rf"prompt contains {_REQUEST} tokens.*?model with {_LIMIT}",
-        rf"must be <= {_LIMIT}\. given: {_REQUEST}",
-        rf"maximum context length (?:is|of) {_LIMIT}",
-    )
+_NUMBERS = (
+    rf"maximum context length (?:is|of) {_LIMIT}.*?{_ASKED}\s+{_REQUEST}",
+    rf"maximum prompt length is {_LIMIT}.*?contains {_REQUEST}",
+    rf"length {_REQUEST}\).*?maximum model length of {_LIMIT}",
+    rf"{_REQUEST} tokens\) exceeds the available context size \({_LIMIT}",
+    rf"prompt is too long: {_REQUEST} tokens > {_LIMIT}",
+    rf"context limit: {_REQUEST} \+ (?P<output>\d[\d,]*) > {_LIMIT}",
+    rf"token count (?:of )?\(?{_REQUEST}\)? exceeds .*?{_LIMIT}",
+    rf"prompt contains {_REQUEST} tokens.*?model with {_LIMIT}",
+    rf"must be <= {_LIMIT}\. given: {_REQUEST}",
+    rf"maximum context length (?:is|of) {_LIMIT}",
 )
 
-_SIGNS = re.compile(
+_SIGNS = (
     r"context_length_exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|string too long"
     r"|maximum context length|maximum model length|maximum prompt length"
     r"|context (?:window|length|size|limit)|prompt (?:is )?too long|input (?:is )?too long"
     r"|exceeds the maximum number of tokens|reduce the length of (?:the|your) (?:messages|prompt)"
     r"|token count .{0,40}exceeds|too large for model with|request_too_large"
-    r"|`inputs` tokens \+ `max_new_tokens`",
-    re.IGNORECASE,
+    r"|`inputs` tokens \+ `max_new_tokens`"
 )
 
 
 def says_overflow(words: str) -> bool:
     """Return whether an error's codes and text mean that the request is larger than the window."""
-    return _SIGNS.search(words) is not None
+    return re.search(_SIGNS, words, re.IGNORECASE) is not None
 
 
 def overflow_numbers(text: str, fields: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -56,7 +52,7 @@ def overflow_numbers(text: str, fields: Mapping[str, Any]) -> tuple[int | None, 
     if isinstance(request, int) and isinstance(limit, int):
         return request, limit
     for pattern in _NUMBERS:
-        match = pattern.search(text)
+        match = re.search(pattern, text, re.IGNORECASE | re.DOTALL)
         if match is not None:
             found = {name: int(value.replace(",", "")) for name, value in match.groupdict().items()}
             asked = found.get("request")

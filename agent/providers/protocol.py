@@ -6,11 +6,12 @@ Read next: `transport.py` (bytes, limits, cancel), then `chat_completions.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from agent.base.cancel import CancelToken
 from agent.base.messages import Message
+from agent.base.record import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ chunk, other words for a finish); strict about nothing but JSON. Pure.
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from agent.base.messages import Message, clean_text
+from agent.base.record import dataclass
 from agent.providers.protocol import Delta, ModelReply, TokenUsage
 from agent.providers.reasoning import ReasoningPieces
 from agent.providers.text import join_text
@@ -56,7 +57,7 @@ class _CallPieces:
 
     def whole(self) -> dict[str, Any]:
         return {
-            "id": self.id or f"call_{uuid.uuid4().hex[:24]}",
+            "id": self.id or f"call_{os.urandom(12).hex()}",
             "type": "function",
             "function": {
                 "name": clean_text(self.name),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from agent.base.record import dataclass
 
 _LARGEST_EVENT_BYTES = 64 * 1024 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")

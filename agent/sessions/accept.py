@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent.base.messages import Message
+from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
 from agent.sessions import statements as sql
 from agent.sessions.blobs import Blob, pack_result, show_excerpt, store_blob

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from agent.base.errors import StoreError
 from agent.base.excerpt import excerpt_chars
 from agent.base.messages import Message
+from agent.base.record import dataclass
 from agent.sessions import statements as sql
 from agent.sessions.sqlite import Connection
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from agent.base.errors import PassRefused, PassSuperseded, UsageError
+from agent.base.record import dataclass
 from agent.sessions import cooldowns
 from agent.sessions import statements as sql
 from agent.sessions.accept import Incoming, Origin, accept, insert_row, make_ready

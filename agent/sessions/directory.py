@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from agent.base.errors import UnknownSession, UsageError
 from agent.base.messages import clean_text
+from agent.base.record import dataclass
 from agent.sessions import statements as sql
 from agent.sessions.places import unknown_session
 from agent.sessions.records import SessionRecord

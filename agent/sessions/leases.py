@@ -10,9 +10,9 @@ import os
 import secrets
 import socket
 import time
-from dataclasses import dataclass
 
 from agent.base.errors import LeaseLost
+from agent.base.record import dataclass
 from agent.sessions import statements as sql
 from agent.sessions.places import conversation_of
 from agent.sessions.records import Lease

@@ -6,11 +6,12 @@ Read next: `protocol.py`, which says what each operation promises.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from agent.base.messages import Message
+from agent.base.record import dataclass
 
 
 class PassStatus(StrEnum):

@@ -6,13 +6,13 @@ null, an unknown key) stands in `extra`, which wins when a row is read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from agent.base.errors import UsageError
 from agent.base.messages import Message, clean_value, text_of
+from agent.base.record import dataclass
 
 STORE_KEYS = frozenset(
     (

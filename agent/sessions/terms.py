@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 
 from agent.base.errors import UsageError
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 
 LARGEST_TEXT = 256 * 1024
 """Characters of one row that are searched."""

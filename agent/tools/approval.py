@@ -7,9 +7,9 @@ The rule is a table: what each approval mode asks for by access. On top of it, i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from agent.base.record import dataclass
 from agent.tools.paths import is_inside, resolve_path
 from agent.tools.protocol import Access, Tool, ToolContext
 from agent.tools.text import one_line

@@ -7,9 +7,9 @@ order. All others run side by side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from agent.base.record import dataclass
 from agent.tools.protocol import Access, Tool
 
 

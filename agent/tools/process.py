@@ -14,11 +14,11 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from agent.base.cancel import CancelToken
+from agent.base.record import dataclass
 
 HEAD_BYTES = 24 * 1024 * 1024
 TAIL_BYTES = 8 * 1024 * 1024

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
 from agent.base.cancel import CancelToken
+from agent.base.record import dataclass
 from agent.base.settings import ToolSettings
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from agent.base.errors import ToolError, ToolUsageError
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 from agent.base.tokens import estimate_text
 from agent.tools.protocol import Access, RowReader, Tool, ToolContext
 from agent.tools.text import one_line

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from agent.base.cancel import CancelToken
@@ -25,6 +25,7 @@ from agent.base.events import (
     ignore_event,
 )
 from agent.base.messages import clean_text
+from agent.base.record import dataclass
 from agent.tools.approval import Ask, decide, refusal
 from agent.tools.order import Touch, must_wait
 from agent.tools.paths import resolve_path

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from agent.base.cancel import CancelToken
 from agent.base.messages import Message
+from agent.base.record import dataclass
 from agent.base.tokens import Calibration
 from agent.compaction.host import Attempted, CompressionHost
 from agent.providers.protocol import Limits, Provider, TokenUsage

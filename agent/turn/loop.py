@@ -12,6 +12,7 @@ from typing import Any
 from agent.base.errors import CallCancelled, ContentFiltered, NetworkError, ProviderError
 from agent.base.events import Notice, ReasoningDelta, TextDelta, Usage
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 from agent.compaction.verdict import judge_last_pass
 from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
 from agent.sessions.records import Head
@@ -22,7 +23,7 @@ from agent.turn.recovery import recover_from_overflow
 from agent.turn.request import Shaped
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Ending:
     """How a turn ended: the last text and one of the stop reasons of `TurnResult`."""
 

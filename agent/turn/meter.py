@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from agent.base.messages import Message
+from agent.base.record import dataclass
 from agent.base.tokens import Calibration, estimate_message, estimate_text, estimate_tools
 from agent.turn.host import TurnHost
 from agent.turn.request import ShapeLimits, shape

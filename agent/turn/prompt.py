@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from agent.base.record import dataclass
 
 CONTEXT_FILES = ("AGENTS.md", "HERMES.md")
 IDENTITY = (

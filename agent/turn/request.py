@@ -7,10 +7,10 @@ synthetic results, merged neighbours and excerpts exist only on the wire.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent.base.excerpt import excerpt_chars
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
+from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
 from agent.turn.framing import frame_summary
 

@@ -14,6 +14,7 @@ from agent.base.events import Event, EventSink, Notice, ignore_event
 from agent.base.ids import new_session_id
 from agent.base.messages import Message, is_user_text
 from agent.base.paths import default_database, memory_file
+from agent.base.record import dataclass
 from agent.base.settings import ModelSettings, Settings
 from agent.base.tokens import Calibration, estimate_text, estimate_tools
 from agent.compaction.budget import Budget, budget_for
@@ -35,7 +36,7 @@ from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AgentOptions:
     """What an agent is made with beside its settings; see `AIAgent` for each."""
 
