@@ -1,0 +1,116 @@
+"""Each law that can be broken on disk is found, and named with where it is broken."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from hermes_state import SessionDB
+from tests.sessions.steps import LARGE, SESSION, begin, cover, mask, open_pass, take_lease, talk
+
+_OPEN_GATE = "INSERT INTO deletions VALUES (0)"
+
+BREACHES = {
+    "lost row": (
+        [_OPEN_GATE, "DELETE FROM messages WHERE id = 1"],
+        ["place 1 of conversation 1 points at row 1, which does not exist"],
+    ),
+    "row without place": (
+        ["DELETE FROM places WHERE row_id = 5"],
+        ["row 5 stands in no conversation", "live_count", "live_tokens", "accepted_count"],
+    ),
+    "lost session": (
+        ["DELETE FROM sessions"],
+        [f"row {number} belongs to no session" for number in range(1, 8)],
+    ),
+    "covered by nothing": (
+        ["UPDATE places SET compacted_by = 99 WHERE row_id = 1"],
+        ["place 1 of conversation 1 is covered by a pass that is not in force"],
+    ),
+    "covered by an open pass": (
+        ["UPDATE places SET compacted_by = 3 WHERE row_id = 1"],
+        ["place 1 of conversation 1 is covered by a pass that is not in force"],
+    ),
+    "masked by nothing": (
+        ["UPDATE places SET masked_by = 99 WHERE row_id = 3"],
+        ["place 3 of conversation 1 is masked by a pass that is not in force"],
+    ),
+    "made by nothing": (
+        ["UPDATE places SET made_by = 99 WHERE row_id = 7"],
+        ["place 2 of conversation 1 was made by a pass that never was in force"],
+    ),
+    "two live rows at one place": (
+        ["DROP INDEX places_live", "UPDATE places SET compacted_by = NULL WHERE row_id = 2"],
+        ["conversation 1 has two live places with seq 2", "live_count", "live_tokens"],
+    ),
+    "two accepted rows with one seq": (
+        ["UPDATE places SET made_by = NULL WHERE row_id = 7"],
+        ["conversation 1 has two accepted rows with seq 2", "accepted_count"],
+    ),
+    "lost blob": (
+        ["DELETE FROM blobs"],
+        ["row 6 refers to blob"],
+    ),
+    "planned without lease": (
+        ["UPDATE compression_locks SET holder = ''"],
+        ["is planned, but no lease stands behind it"],
+    ),
+    "planned under an older lease": (
+        ["UPDATE compression_locks SET token = token + 1"],
+        ["is planned, but no lease stands behind it"],
+    ),
+    "wrong live count": (
+        ["UPDATE conversations SET live_count = 77"],
+        ["conversation 1 keeps live_count 77, it is 5"],
+    ),
+    "wrong token total": (
+        ["UPDATE conversations SET live_tokens = live_tokens + 1"],
+        ["live_tokens"],
+    ),
+    "wrong pass count": (
+        ["UPDATE conversations SET pass_count = 0"],
+        ["conversation 1 keeps pass_count 0, it is 2"],
+    ),
+    "generation behind": (
+        ["UPDATE conversations SET generation = 1"],
+        ["conversation 1 has generation 1 after 2 passes"],
+    ),
+    "wrong watermark": (
+        ["UPDATE conversations SET watermark = 9"],
+        ["conversation 1 keeps watermark 9, it is 6"],
+    ),
+}
+
+
+@pytest.fixture
+def busy(store: SessionDB) -> SessionDB:
+    """A sound store: rows 1 and 2 covered, row 3 masked, row 6 a blob, row 7 a summary, and an
+    attempt that is planned."""
+    begin(store)
+    rows = store.append(
+        SESSION, [*talk(5), {"role": "tool", "tool_call_id": "c", "content": LARGE}]
+    )
+    cover(store, rows[:2])
+    mask(store, rows[2])
+    open_pass(store, take_lease(store))
+    assert list(store.check().problems) == []
+    return store
+
+
+@pytest.mark.parametrize(("statements", "problems"), BREACHES.values(), ids=[*BREACHES])
+def test_a_broken_law_is_named(busy: SessionDB, statements: list[str], problems: list[str]) -> None:
+    other = sqlite3.connect(busy.path, isolation_level=None)
+    for statement in statements:
+        other.execute(statement)
+    other.close()
+    found = list(busy.check().problems)
+    assert len(found) == len(problems)
+    for line, expected in zip(found, problems, strict=True):
+        assert expected in line
+
+
+def test_the_report_counts_what_it_read(busy: SessionDB) -> None:
+    begin(busy, 2, "other")
+    report = busy.check()
+    assert (report.conversations, report.rows, report.passes) == (2, 9, 3)
