@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from agent.base.cancel import CancelToken
@@ -22,6 +22,7 @@ from agent.base.errors import (
     SummaryTruncated,
 )
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 from agent.providers.protocol import (
     CallWatch,
     Delta,
