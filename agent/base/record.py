@@ -54,7 +54,8 @@ def _hash(self: Any) -> int:
 
 
 def _describe(self: Any) -> str:
-    shown = [f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self)]
+    fields = [field for field in dataclasses.fields(self) if field.repr]
+    shown = [f"{field.name}={getattr(self, field.name)!r}" for field in fields]
     return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
 
