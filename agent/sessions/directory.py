@@ -28,7 +28,6 @@ class NewSession:
     source: str
     model: str | None = None
     model_config: Mapping[str, Any] = field(default_factory=dict)
-    system_prompt: str | None = None
     parent_session_id: str | None = None
     title: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -51,7 +50,6 @@ def create_session(connection: Connection, new: NewSession, now: float) -> None:
             new.source,
             new.model,
             dump_json(dict(new.model_config), "model_config"),
-            _clean(new.system_prompt),
             new.parent_session_id,
             _clean(new.title),
             now,

@@ -38,7 +38,6 @@ class SessionStore(Protocol):
         *,
         model: str | None = None,
         model_config: Mapping[str, Any] | None = None,
-        system_prompt: str | None = None,
         parent_session_id: str | None = None,
         title: str | None = None,
         origin: Mapping[str, Any] | None = None,

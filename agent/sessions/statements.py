@@ -12,9 +12,9 @@ from typing import Final
 # -- sessions -------------------------------------------------------------------------------
 NEW_CONVERSATION: Final = "INSERT INTO conversations (last_active_at) VALUES (?)"
 NEW_SESSION: Final = """
-INSERT INTO sessions (id, conversation_id, source, model, model_config, system_prompt,
-    parent_session_id, title, started_at, origin, cwd)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO sessions (id, conversation_id, source, model, model_config, parent_session_id, title,
+    started_at, origin, cwd)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 CONVERSATION_OF: Final = "SELECT conversation_id FROM sessions WHERE id = ?"
 SESSION_COLUMNS: Final = """
 SELECT s.id, s.conversation_id, s.source, s.model, s.system_prompt, s.parent_session_id, s.title,
