@@ -15,13 +15,13 @@ import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agent.base.errors import SettingsError
 from agent.base.paths import hermes_home
+from agent.base.record import dataclass
 from agent.base.settings import Settings
 from agent.base.yaml_file import parse_value, read_leaves, set_leaf
 from agent.tools.atomic import write_atomically
@@ -127,24 +127,13 @@ def needs_model_name(settings: Settings) -> bool:
     return bool(model.base_url or model.api_key) and not model.name and model.api_mode != "local"
 
 
-def redacted_dict(settings: Settings) -> dict[str, Any]:
-    """Return the settings as nested JSON values in which no secret is whole."""
-    return typing.cast("dict[str, Any]", _redacted("", dataclasses.asdict(settings)))
-
-
 def redact_value(key: str, value: Any) -> Any:
     """Return a value as it may be shown: of a key the last four characters, no URL password."""
-    if not isinstance(value, str):
-        return list(value) if isinstance(value, tuple) else value
     if value and _SECRET.search(key.rpartition(".")[2]):
-        return "***" + (value[-4:] if len(value) >= 16 else "")
-    return _URL_CREDENTIALS.sub("***", value)
-
-
-def _redacted(prefix: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _redacted(f"{prefix}{name}.", item) for name, item in value.items()}
-    return redact_value(prefix.rstrip("."), value)
+        return "***" + (value[-4:] if isinstance(value, str) and len(value) >= 16 else "")
+    if isinstance(value, str):
+        return _URL_CREDENTIALS.sub("***", value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 # -- keys, read off the records -------------------------------------------------------------------
@@ -209,7 +198,7 @@ def _checked(key: str, given: _Given) -> Any:
     try:
         value = pydantic.TypeAdapter(kind).validate_python(given.value)
     except pydantic.ValidationError as error:
-        words = _KIND_WORDS.get(kind, "a list in the documented form")
+        words = _KIND_WORDS.get(kind, "a list of what it holds")
         raise _wrong(key, given, f"is not {words}") from error
     if value == get_value(Settings(), key):
         return value
