@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from agent.providers.catalog import open_route
-
 from agent.base.errors import HermesError, UsageError
 from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
 from agent.base.ids import new_turn_id
@@ -177,10 +175,7 @@ class AIAgent(AgentRuntime):
         """
         with self._turn_lock:
             self._open_session()
-            self.settings = with_model(self.settings, {"name": name})
-            self.provider.close()
-            self._use_provider(open_route(self.settings.model, self.settings.local))
-            self._learned_window = 0
+            self._use_model(with_model(self.settings, {"name": name}))
             self.calibrate(Calibration(), {})
             self.store.settle(self.session_id, Guards(clear_cooldown=True, health={}))
             self._bind_compressor()
@@ -193,7 +188,8 @@ class AIAgent(AgentRuntime):
     def close(self) -> None:
         """Stop what runs and close connections; the store too when the agent opened it."""
         self.interrupt()
-        self.provider.close()
+        if self._provider is not None:
+            self._provider.close()
         if self.options.session_db is None and self._store is not None:
             self._store.close()
             self._store = None

@@ -47,6 +47,13 @@ LAZY = frozenset(
 )
 """Packages that may be imported inside a function: each is optional or costs over 20 ms."""
 
+FIRST_USE = {
+    "agent.turn.runtime": frozenset(
+        ("agent.providers.catalog", "agent.tools.registry", "agent.tools.runner")
+    ),
+}
+"""Parts of our own that only a first turn needs, by the module that opens them on first use."""
+
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 8
@@ -149,8 +156,13 @@ def _places(module: Module, imports: list[Import]) -> Iterator[str]:
         where = f"{module.path}:{item.line}"
         if item.name.startswith("."):
             yield f"{where}: relative import of {item.name!r}; write the full name"
-        elif item.inside and item.name.partition(".")[0] not in LAZY:
+        elif item.inside and not _on_first_use(module.name, item.name):
             yield f"{where}: {item.name!r} is imported inside a function; move it to the top"
+
+
+def _on_first_use(importer: str, name: str) -> bool:
+    own = FIRST_USE.get(importer, frozenset())
+    return name.partition(".")[0] in LAZY or name.rpartition(".")[0] in own
 
 
 def _known(item: Import, names: set[str]) -> str:

@@ -7,8 +7,6 @@ transaction that publishes; its deadline only says when others may take it.
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 import time
 
 from agent.base.errors import LeaseLost
@@ -32,14 +30,14 @@ class Terms:
 
 def new_holder() -> str:
     """Return this process's name for a lease: host, pid, an instant at which it ran, a nonce."""
-    return f"{socket.gethostname()}:{os.getpid()}:{time.time():.3f}:{secrets.token_hex(8)}"
+    return f"{os.uname().nodename}:{os.getpid()}:{time.time():.3f}:{os.urandom(8).hex()}"
 
 
 def is_gone(holder: str) -> bool:
     """Return whether the holder's process is provably dead: of this host, and its pid is free or
     belongs to a process that began later."""
     host, pid, seen_at, _nonce = holder.rsplit(":", 3)
-    if host != socket.gethostname():
+    if host != os.uname().nodename:
         return False
     if int(pid) == os.getpid():
         return False

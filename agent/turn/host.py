@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.base.cancel import CancelToken
 from agent.base.messages import Message
@@ -13,7 +13,9 @@ from agent.base.tokens import Calibration
 from agent.compaction.host import Attempted, CompressionHost
 from agent.providers.protocol import Limits, Provider, TokenUsage
 from agent.sessions.live import LiveView
-from agent.tools.runner import ToolRunner
+
+if TYPE_CHECKING:
+    from agent.tools.runner import ToolRunner
 
 
 @dataclass

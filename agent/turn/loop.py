@@ -7,7 +7,7 @@ answer and each tool result as soon as it is complete. Read next: `preflight.py`
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.base.errors import CallCancelled, ContentFiltered, NetworkError, ProviderError
 from agent.base.events import Notice, ReasoningDelta, TextDelta, Usage
@@ -16,11 +16,13 @@ from agent.base.record import dataclass
 from agent.compaction.verdict import judge_last_pass
 from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
 from agent.sessions.records import Head
-from agent.tools.runner import ToolOutcome
 from agent.turn.host import Turn, TurnHost
 from agent.turn.preflight import prepare_request
 from agent.turn.recovery import recover_from_overflow
 from agent.turn.request import Shaped
+
+if TYPE_CHECKING:
+    from agent.tools.runner import ToolOutcome
 
 
 @dataclass(frozen=True)

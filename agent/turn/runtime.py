@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.auxiliary_client import AuxiliaryClient
 from agent.base.clock import SYSTEM_CLOCK, Clock
@@ -15,7 +15,7 @@ from agent.base.ids import new_session_id
 from agent.base.messages import Message, is_user_text
 from agent.base.paths import default_database, memory_file
 from agent.base.record import dataclass
-from agent.base.settings import ModelSettings, Settings
+from agent.base.settings import LocalSettings, ModelSettings, Settings
 from agent.base.tokens import Calibration, estimate_text, estimate_tools
 from agent.compaction.budget import Budget, budget_for
 from agent.compaction.context_compressor import ContextCompressor
@@ -23,17 +23,17 @@ from agent.compaction.engine import open_engine
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest
 from agent.conversation_compression import resolve_context_compression_timeouts, run_attempt
-from agent.providers.catalog import open_route
 from agent.providers.protocol import Limits, Provider
 from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
 from agent.tools.protocol import Tool, ToolContext
-from agent.tools.registry import add_tools, builtin_tools
-from agent.tools.runner import ToolRunner
 from agent.turn.host import Turn, UsageTotals
 from agent.turn.prompt import PromptParts, build_prompt, read_context_files, read_notes
 from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
+
+if TYPE_CHECKING:
+    from agent.tools.runner import ToolRunner
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,11 @@ class AgentRuntime:
         self._tool_state: dict[str, Any] = {}
         self._turn: Turn | None = None
         self._turn_lock = threading.RLock()
-        self._use_provider(options.provider or open_route(settings.model, settings.local))
+        self._provider = options.provider
+        self._tools: dict[str, Tool] | None = None
         self.context_compressor = open_engine(settings.context.engine, settings.compression)
-        self._bind_compressor()
+        if isinstance(self.context_compressor, ContextCompressor):
+            self.context_compressor.bind(self._store, self.session_id)
 
     @property
     def store(self) -> SessionStore:
@@ -112,12 +114,12 @@ class AgentRuntime:
     @property
     def tool_schemas(self) -> Sequence[dict[str, Any]]:
         """Schemas of the tools that requests offer; empty for a model without tool support."""
-        return self._schemas
+        return [tool.schema() for tool in self.tools.values()]
 
     @property
     def recall_offered(self) -> bool:
         """Whether requests offer the recall tool."""
-        return "recall" in self._tools
+        return "recall" in self.tools
 
     @property
     def window_tokens(self) -> int:
@@ -142,7 +144,7 @@ class AgentRuntime:
         """Estimated tokens of system prompt and tool schemas."""
         prompt = self.system_prompt
         if self._overhead is None or self._overhead[0] is not prompt:
-            tokens = estimate_text(prompt) + estimate_tools(self._schemas)
+            tokens = estimate_text(prompt) + estimate_tools(self.tool_schemas)
             self._overhead = (prompt, tokens)
         return self._overhead[1]
 
@@ -204,6 +206,8 @@ class AgentRuntime:
 
     def tool_runner(self, turn: Turn) -> ToolRunner:
         """Return a runner whose tools stop with the turn."""
+        from agent.tools.runner import ToolRunner
+
         context = ToolContext(
             cwd=self.cwd,
             settings=self.settings.tools,
@@ -212,7 +216,7 @@ class AgentRuntime:
             memory_path=None if self.options.skip_memory else memory_file(),
             state=self._tool_state,
         )
-        return ToolRunner(self._tools, context, self.options.confirm, self.emit)
+        return ToolRunner(self.tools, context, self.options.confirm, self.emit)
 
     def note_carried(self, seq: int) -> None:
         """Take note of the newest row that a request carries."""
@@ -259,7 +263,7 @@ class AgentRuntime:
         options = self.options
         parts = PromptParts(
             cwd=self.cwd,
-            tools_offered=bool(self._tools),
+            tools_offered=bool(self.tools),
             files=() if options.skip_context_files else read_context_files(self.cwd),
             memory="" if options.skip_memory else read_notes(memory_file()),
         )
@@ -268,18 +272,37 @@ class AgentRuntime:
         return prompt
 
     # -- the model ----------------------------------------------------------------------------
-    def _use_provider(self, provider: Provider) -> None:
-        self.provider = provider
+    @property
+    def provider(self) -> Provider:
+        """The model's route; opened at first use, still without any network."""
+        if self._provider is None:
+            self._provider = _open_route(self.settings.model, self.settings.local)
+        return self._provider
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that requests offer, by name; none for a model without tool support."""
+        if self._tools is None:
+            self._tools = self._offered_tools() if self.provider.supports_tools else {}
+        return self._tools
+
+    def _offered_tools(self) -> dict[str, Tool]:
+        from agent.tools.registry import add_tools, builtin_tools
+
         offered: dict[str, Tool] = {}
-        if provider.supports_tools:
-            if self.options.builtin_tools:
-                offered |= builtin_tools(
-                    recall=self.settings.context.recall, memory=not self.options.skip_memory
-                )
-            offered = add_tools(offered, self.options.tools or ())
-        self._tools = offered
-        self._schemas = [tool.schema() for tool in offered.values()]
-        self._overhead = None
+        if self.options.builtin_tools:
+            offered = builtin_tools(
+                recall=self.settings.context.recall, memory=not self.options.skip_memory
+            )
+        return add_tools(offered, self.options.tools or ())
+
+    def _use_model(self, settings: Settings) -> None:
+        """Take over settings that name another model."""
+        if self._provider is not None:
+            self._provider.close()
+        self.settings = settings
+        self._provider = self._tools = self._overhead = None
+        self._learned_window = 0
 
     def _bind_compressor(self) -> None:
         engine = self.context_compressor
@@ -301,7 +324,13 @@ class AgentRuntime:
             api_key=auxiliary.api_key or (main.api_key if same_endpoint else ""),
             context_length=auxiliary.context_length,
         )
-        return open_route(chosen, self.settings.local)
+        return _open_route(chosen, self.settings.local)
+
+
+def _open_route(model: ModelSettings, local: LocalSettings) -> Provider:
+    from agent.providers.catalog import open_route
+
+    return open_route(model, local)
 
 
 def with_model(settings: Settings, given: Mapping[str, Any]) -> Settings:
