@@ -15,7 +15,7 @@ class ModelSettings:
     """Model id that is sent to the endpoint; empty with no endpoint means the embedded model."""
     base_url: str = ""
     """Root of an OpenAI-compatible API, such as `https://host/v1`; empty means the embedded model."""
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     """Bearer key; empty sends no Authorization header."""
     api_mode: str = "chat_completions"
     """Wire: `chat_completions` or `local` (the embedded model)."""
@@ -59,7 +59,7 @@ class AuxiliaryCompressionSettings:
     """Summary model; empty takes the main model."""
     base_url: str = ""
     """Endpoint of the summary model; empty takes the main endpoint."""
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     """Key of that endpoint; empty takes the main key when the endpoint is the main one."""
     context_length: int = 0
     """Window of the summary model; 0 takes the main window on the same route, else the catalog's."""
