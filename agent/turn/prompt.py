@@ -9,7 +9,7 @@ from agent.base.record import dataclass
 
 CONTEXT_FILES = ("AGENTS.md", "HERMES.md")
 IDENTITY = (
-    "You are Hermes, a careful assistant. Answer in the user's language, briefly and truthfully."
+    "You are a helpful assistant. Answer in the user's language, briefly and truthfully."
 )
 WITH_TOOLS = """\
 You have tools; use them to look before you claim and to act when asked. Earlier parts of a long \
