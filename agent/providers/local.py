@@ -28,6 +28,9 @@ INSTALL_COMMAND = "hermes local install"
 _BUNDLED_NAME = "SmolLM2-135M-Instruct"
 _ROUTE_NAME = "embedded"
 _BATCH_TOKENS = 128
+_TEMPERATURE = 0.2
+_REPEAT_PENALTY = 1.1
+"""Small models ramble at llama.cpp's 0.8 and loop without a penalty."""
 _PROMPT_CACHE_MIB = 512
 
 
@@ -217,6 +220,8 @@ def _start(settings: LocalSettings, name: str) -> _Server:
     # A cancel while the prompt is read is noticed between batches: small ones free the slot soon.
     params.n_batch = params.n_ubatch = _BATCH_TOKENS
     params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.sampling.temp = _TEMPERATURE
+    params.sampling.penalty_repeat = _REPEAT_PENALTY
     params.ui = False
     params.verbosity = -1
     try:

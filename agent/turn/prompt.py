@@ -8,9 +8,7 @@ from pathlib import Path
 from agent.base.record import dataclass
 
 CONTEXT_FILES = ("AGENTS.md", "HERMES.md")
-IDENTITY = (
-    "You are a helpful assistant. Answer in the user's language, briefly and truthfully."
-)
+IDENTITY = "You are a helpful assistant. Answer in the user's language, briefly and truthfully."
 WITH_TOOLS = """\
 You have tools; use them to look before you claim and to act when asked. Earlier parts of a long \
 conversation may be shown as a summary or an excerpt: every message is kept, and `recall` reads \
