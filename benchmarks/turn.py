@@ -20,7 +20,7 @@ import httpx2
 import orjson
 
 from agent.base.messages import wire_message
-from agent.base.settings import ModelSettings, Settings
+from agent.base.settings import CompressionSettings, ModelSettings, Settings
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from agent.testing.transcripts import transcript
@@ -55,9 +55,8 @@ def measure(count: int, rounds: int) -> None:
     ) as server:
         store = SessionDB(db_path=Path(folder) / "state.db")
         model = ModelSettings(name="stub", base_url=server.base_url, context_length=WINDOW)
-        agent = AIAgent(
-            session_db=store, session_id="bench", settings=Settings(model=model), skip_memory=True
-        )
+        settings = Settings(model=model, compression=CompressionSettings(threshold=0.85))
+        agent = AIAgent(session_db=store, session_id="bench", settings=settings, skip_memory=True)
         store.create_session("bench", "bench")
         store.append("bench", transcript(7, messages=count))
         agent.chat("warm up")
