@@ -188,8 +188,7 @@ class AIAgent(AgentRuntime):
     def close(self) -> None:
         """Stop what runs and close connections; the store too when the agent opened it."""
         self.interrupt()
-        if self._provider is not None:
-            self._provider.close()
+        self._close_providers()
         if self.options.session_db is None and self._store is not None:
             self._store.close()
             self._store = None

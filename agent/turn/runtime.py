@@ -85,6 +85,7 @@ class AgentRuntime:
         self._turn: Turn | None = None
         self._turn_lock = threading.RLock()
         self._provider = options.provider
+        self._summarising: Provider | None = None
         self._tools: dict[str, Tool] | None = None
         self.context_compressor = open_engine(settings.context.engine, settings.compression)
         if isinstance(self.context_compressor, ContextCompressor):
@@ -298,11 +299,15 @@ class AgentRuntime:
 
     def _use_model(self, settings: Settings) -> None:
         """Take over settings that name another model."""
-        if self._provider is not None:
-            self._provider.close()
+        self._close_providers()
         self.settings = settings
-        self._provider = self._tools = self._overhead = None
+        self._provider = self._summarising = self._tools = self._overhead = None
         self._learned_window = 0
+
+    def _close_providers(self) -> None:
+        for provider in (self._provider, self._summarising):
+            if provider is not None:
+                provider.close()
 
     def _bind_compressor(self) -> None:
         engine = self.context_compressor
@@ -313,9 +318,14 @@ class AgentRuntime:
     def _summary_provider(self) -> Provider:
         """Return the summary model's provider: the main one unless another is named."""
         auxiliary = self.settings.auxiliary.compression
-        main = self.settings.model
         if not auxiliary.model and not auxiliary.base_url:
             return self.provider
+        if self._summarising is None:
+            self._summarising = self._open_summary_route()
+        return self._summarising
+
+    def _open_summary_route(self) -> Provider:
+        auxiliary, main = self.settings.auxiliary.compression, self.settings.model
         same_endpoint = not auxiliary.base_url or auxiliary.base_url == main.base_url
         chosen = dataclasses.replace(
             main,
