@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from agent.base.errors import PassRefused, PassSuperseded, UsageError
 from agent.base.record import dataclass
@@ -30,11 +29,9 @@ class Draft:
     durations: str
 
 
-class _Place(NamedTuple):
-    seq: int
-    row_id: int
-    tokens: int
-    masked_by: int | None
+_Place = tuple[int, int, int, int | None]
+"""seq, row id, tokens as shown, ordinal of the pass that masked it: as the database gives it,
+because there may be tens of thousands."""
 
 
 def draft_commit(commit: PassCommit) -> Draft:
@@ -84,15 +81,15 @@ def commit_pass(
     live = _check_places(connection, commit)
     live.extend(_accept_pending(connection, draft, now))
     covered = _covered(live, commit)
-    tokens = _mask(connection, draft, ordinal, {place.row_id: place for place in live})
+    gained = _mask(connection, draft, ordinal, live)
     _cover(connection, conversation_id, ordinal, covered)
-    tokens -= sum(place.tokens for place in covered)
+    gained -= sum(tokens for _seq, _row_id, tokens, _mask in covered)
     count = -len(covered)
     if draft.new_row is not None:
-        _insert_made(connection, draft, ordinal, covered[-1].seq, now)
-        tokens += draft.new_row.tokens
+        _insert_made(connection, draft, ordinal, covered[-1][0], now)
+        gained += draft.new_row.tokens
         count += 1
-    connection.execute(sql.COUNT_LIVE, (count, tokens, conversation_id))
+    connection.execute(sql.COUNT_LIVE, (count, gained, conversation_id))
     generation = connection.execute(sql.BUMP_GENERATION, (conversation_id,)).fetchone()[0]
     cooldowns.reset_anchor(connection, conversation_id)
     cooldowns.write_guards(connection, conversation_id, commit.guards)
@@ -103,17 +100,18 @@ def commit_pass(
 def _check_places(connection: Connection, commit: PassCommit) -> list[_Place]:
     """Return the live places after checking that what is covered or masked is as it was seen."""
     conversation_id = commit.lease.conversation_id
-    live = [*map(_Place._make, connection.execute(sql.LIVE_PLACES, (conversation_id,)))]
-    by_row = {place.row_id: place for place in live}
-    pass_ids = read_pass_ids(connection, conversation_id)
-    expected = {row_id: commit.seen_masks.get(row_id) for row_id in commit.cover}
-    expected.update({place.row_id: None for place in commit.mask})
-    for row_id, mask in expected.items():
-        place = by_row.get(row_id)
-        if place is None:
-            raise _superseded(commit, f"row {row_id} is not live any more")
-        if pass_ids.get(place.masked_by or 0) != mask:
-            raise _superseded(commit, f"row {row_id} was masked meanwhile")
+    live: list[_Place] = connection.execute(sql.LIVE_PLACES, (conversation_id,)).fetchall()
+    touched = {*commit.cover, *(place.row_id for place in commit.mask)}
+    gone = touched.difference(row_id for _seq, row_id, _tokens, _mask in live)
+    if gone:
+        raise _superseded(commit, f"row {min(gone)} is not live any more")
+    masks = {row_id: mask for _seq, row_id, _tokens, mask in live if mask and row_id in touched}
+    if masks or commit.seen_masks:
+        pass_ids = read_pass_ids(connection, conversation_id)
+        found = {row_id: pass_ids[mask] for row_id, mask in masks.items()}
+        for row_id in touched:
+            if found.get(row_id) != commit.seen_masks.get(row_id):
+                raise _superseded(commit, f"row {row_id} was masked meanwhile")
     return live
 
 
@@ -132,37 +130,29 @@ def _accept_pending(connection: Connection, draft: Draft, now: float) -> list[_P
             f"rows up to {watermark} were accepted, it was planned at {commit.watermark}",
         )
     stored = accept(connection, commit.lease.session_id, draft.pending, now)
-    return [_Place(row["_seq"], row["_row_id"], row["_tokens"], None) for row in stored]
+    return [(row["_seq"], row["_row_id"], row["_tokens"], None) for row in stored]
 
 
 def _covered(live: Sequence[_Place], commit: PassCommit) -> list[_Place]:
     first_pending = len(live) - len(commit.pending)
     row_ids = set(commit.cover)
-    row_ids.update(live[first_pending + index].row_id for index in commit.cover_pending)
-    return [place for place in live if place.row_id in row_ids]
+    row_ids.update(live[first_pending + index][1] for index in commit.cover_pending)
+    return [place for place in live if place[1] in row_ids]
 
 
-def _mask(connection: Connection, draft: Draft, ordinal: int, by_row: dict[int, _Place]) -> int:
+def _mask(connection: Connection, draft: Draft, ordinal: int, live: Sequence[_Place]) -> int:
     """Mask places and return by how many tokens the view changed."""
     commit = draft.commit
+    masked = {place.row_id for place in commit.mask}
+    places = {place[1]: place for place in live if place[1] in masked}
     gained = 0
-    for masked, stub in zip(commit.mask, draft.stubs, strict=True):
-        place = by_row[masked.row_id]
-        gained += masked.tokens - place.tokens
-        by_row[masked.row_id] = _Place(place.seq, place.row_id, masked.tokens, ordinal)
-        cursor = connection.execute(
-            sql.MASK_PLACE,
-            (
-                ordinal,
-                stub,
-                masked.tokens,
-                commit.lease.conversation_id,
-                place.seq,
-                place.row_id,
-            ),
-        )
+    for place, stub in zip(commit.mask, draft.stubs, strict=True):
+        seq, row_id, tokens, _masked_by = places[place.row_id]
+        gained += place.tokens - tokens
+        where = (commit.lease.conversation_id, seq, row_id)
+        cursor = connection.execute(sql.MASK_PLACE, (ordinal, stub, place.tokens, *where))
         if cursor.rowcount != 1:
-            raise _superseded(commit, f"row {masked.row_id} changed while it was masked")
+            raise _superseded(commit, f"row {row_id} changed while it was masked")
     return gained
 
 
@@ -182,12 +172,16 @@ def _runs(places: Iterable[_Place]) -> list[tuple[int, int, int]]:
     Covered rows that are not in the view lie in the gaps; no run reaches over one.
     """
     runs: list[tuple[int, int, int]] = []
-    for place in places:
-        if runs and place.seq == runs[-1][1] + 1:
-            first, _last, count = runs[-1]
-            runs[-1] = (first, place.seq, count + 1)
-        else:
-            runs.append((place.seq, place.seq, 1))
+    first = last = count = 0
+    for seq, _row_id, _tokens, _masked_by in places:
+        if seq != last + 1 and count:
+            runs.append((first, last, count))
+            count = 0
+        if not count:
+            first = seq
+        last, count = seq, count + 1
+    if count:
+        runs.append((first, last, count))
     return runs
 
 
