@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from agent.base.errors import HermesError
 from agent.base.messages import Message, call_ids, last_user_index, text_of
 from agent.base.tokens import estimate_text
 from agent.compaction.attempt import Changes
@@ -52,6 +53,14 @@ _ROLE_LINE = re.compile(
     r"^\W{0,3}(?:\d+ )?(?:user|assistant|system|result of|human|ai)\b.{0,24}?[\]:]",
     re.IGNORECASE | re.MULTILINE,
 )
+
+
+class TextRefused(HermesError):
+    """A text came back that cannot be used; `reason` is `judge_text`'s word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the summary text is refused: {reason}")
+        self.reason = reason
 
 
 def judge_text(text: str, source: str, *, max_tokens: int) -> str:
@@ -157,9 +166,17 @@ def judge_candidate(inputs: Sequence[Message], changes: Changes, budget: Budget)
         return PAIRING_BROKEN
     if changes.new_row is not None and not text_of(changes.new_row["content"]).strip():
         return EMPTY
-    if changes.kind is PassKind.MECHANICAL and not budget.under_trigger(shown_tokens(rows, budget)):
+    if changes.kind is PassKind.MECHANICAL and not _digest_helps(inputs, rows, budget):
         return NO_PROGRESS
     return ""
+
+
+def _digest_helps(before: Sequence[Message], after: Sequence[Message], budget: Budget) -> bool:
+    """Return whether the next request gets under the trigger, or fits where it did not."""
+    tokens = shown_tokens(after, budget)
+    return budget.under_trigger(tokens) or (
+        budget.fits(tokens) and not budget.fits(shown_tokens(before, budget))
+    )
 
 
 def _still_says(request: Message, ref: int, changes: Changes) -> bool:
