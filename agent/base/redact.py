@@ -143,7 +143,7 @@ _SECRET_NAME = re.compile(
 _NAME_MAX_CHARS = 56
 _ASSIGNED = re.compile(
     r"[:=](?=[=>]?[ \t]{0,3}(?P<quote>\\{0,2}[\"'])?"
-    r"(?P<value>(?(quote)[^\s\"'\\]{6,200}|[^\s\"'\\,;&<>]{6,200})))"
+    r"(?P<value>(?(quote)[^\s\"'\\]{6,64}|[^\s\"'\\,;&<>]{6,64})))"
 )
 _VALUE_REST = re.compile(r"[^\s\"'\\,;&<>]*")
 

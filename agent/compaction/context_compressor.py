@@ -31,7 +31,7 @@ from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.mask import mask_rows
 from agent.compaction.mechanical import write_digest
 from agent.compaction.summarise import SummaryJob, Tally, write_summary
-from agent.compaction.verify import judge_candidate, judge_text
+from agent.compaction.verify import TextRefused, judge_candidate, judge_text
 from agent.sessions.records import PassKind
 
 DEFAULT_WINDOW_TOKENS = 128_000
@@ -192,6 +192,8 @@ class ContextCompressor:
                 if attempt.budget.fits(shown_tokens(inputs, attempt.budget)):
                     raise
                 stand_in = ledger_class(failure.failure_class)
+            except TextRefused as refusal:
+                stand_in = f"{REFUSED}:{refusal.reason}"
             else:
                 summary_ms = int((time.monotonic() - started) * 1000)
                 candidate = _candidate(masked, cut, text, PassKind.SUMMARY)

@@ -76,10 +76,9 @@ def judge_text(text: str, source: str, *, max_tokens: int) -> str:
         return TOO_SHORT
     if tokens > LONG_FACTOR * max_tokens:
         return TOO_LONG
-    words = _WORD.findall(text.lower())
-    if _repeats(words) or _repeats_lines(text):
+    if goes_round(text):
         return REPEATING
-    if _echoes_prompt(words):
+    if _echoes_prompt(text):
         return ECHOES_PROMPT
     if _echoes_source(text, source):
         return ECHOES_SOURCE
@@ -90,24 +89,26 @@ def _grams(words: Sequence[str], size: int) -> list[tuple[str, ...]]:
     return list(zip(*(words[start:] for start in range(size)), strict=False))
 
 
-def _repeats(words: Sequence[str]) -> bool:
-    """Return whether the text goes round: few different words in a stretch, or phrases repeated."""
+def goes_round(text: str) -> bool:
+    """Return whether a text is stuck: few different words in a stretch, phrases or lines again."""
+    words = _words(text)
     for start in range(0, len(words) - WINDOW_WORDS + 1, WINDOW_WORDS // 2):
         if len(set(words[start : start + WINDOW_WORDS])) < DISTINCT_SHARE * WINDOW_WORDS:
             return True
     grams = _grams(words, GRAM_WORDS)
-    return len(grams) >= GRAM_WORDS and 1 - len(set(grams)) / len(grams) > REPEATED_SHARE
-
-
-def _repeats_lines(text: str) -> bool:
-    """Return whether one line of several words stands there again and again."""
+    if len(grams) >= GRAM_WORDS and 1 - len(set(grams)) / len(grams) > REPEATED_SHARE:
+        return True
     lines = [line.strip().lower() for line in text.splitlines() if len(line.split()) > 2]
     return len(lines) - len(set(lines)) >= LINE_REPEATS
 
 
-def _echoes_prompt(words: Sequence[str]) -> bool:
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _echoes_prompt(text: str) -> bool:
     """Return whether much of the text is the instructions that asked for it."""
-    grams = _grams(words, PROMPT_GRAM_WORDS)
+    grams = _grams(_words(text), PROMPT_GRAM_WORDS)
     if not grams:
         return False
     return any(
@@ -117,7 +118,7 @@ def _echoes_prompt(words: Sequence[str]) -> bool:
 
 
 def _prompt_grams(prompt: Prompt) -> set[tuple[str, ...]]:
-    return set(_grams(_WORD.findall(template(prompt).lower()), PROMPT_GRAM_WORDS))
+    return set(_grams(_words(template(prompt)), PROMPT_GRAM_WORDS))
 
 
 def _echoes_source(text: str, source: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 from agent.base.tokens import estimate_text
 from agent.compaction.fence import CompressionCommitFence
 from agent.providers.protocol import TokenUsage
@@ -67,7 +68,7 @@ class ScriptedSummaries:
         fence: CompressionCommitFence,
         on_delta: Callable[[str], None] | None = None,
     ) -> Written:
-        """Return the next answer, or raise it; a cancelled fence ends the call like the real one."""
+        """Return the next answer, or raise it; a cancelled fence ends the call as the real one."""
         asked = Asked("\n".join(text_of(m.get("content")) for m in prompt_messages), max_tokens)
         step = self.script[min(len(self.asked), len(self.script) - 1)]
         self.asked.append(asked)
