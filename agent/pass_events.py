@@ -6,9 +6,9 @@ Which passes are published at all is decided here too. Read next: `agent/telemet
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from agent.base.record import dataclass
 from agent.compaction_events import (
     IN_PLACE,
     ROTATED,

@@ -1,0 +1,37 @@
+"""A Relay host that is the only one of the process, over a fake library or the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agent import relay_compaction, relay_runtime
+from agent.relay_runtime import RelayHostRegistry, RelayRuntime, RelaySessionCoordinator
+from tests.trace.fake_relay import FakeRelay
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> RelayHostRegistry:
+    """A registry of its own for the test, with no host in it and no mark that ever hung."""
+    registry = RelayHostRegistry()
+    monkeypatch.setattr(relay_runtime, "HOST_REGISTRY", registry)
+    monkeypatch.setattr(relay_compaction, "_stalled", False)
+    return registry
+
+
+@pytest.fixture
+def fake(registry: RelayHostRegistry) -> Iterator[FakeRelay]:
+    """A fake library behind the host of the current profile; whatever hangs in it is let go."""
+    fake = FakeRelay()
+    key = relay_runtime.current_profile_key()
+    host = RelayRuntime(fake, profile_key=key)
+    registry._hosts[key] = host
+    yield fake
+    fake.scope.free.set()
+    host.shutdown()
+
+
+@pytest.fixture
+def coordinator() -> RelaySessionCoordinator:
+    return RelaySessionCoordinator()
