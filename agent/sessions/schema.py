@@ -213,7 +213,7 @@ CREATE TABLE search_mark (last_indexed_row INTEGER NOT NULL);
 INSERT INTO search_mark VALUES (0);
 
 CREATE VIRTUAL TABLE message_index USING fts5(
-    body, content='', tokenize='trigram', detail='none'
+    body, content='', columnsize=0, tokenize='trigram', detail='none'
 );
 """
 

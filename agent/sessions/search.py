@@ -32,8 +32,8 @@ SCANNED_ROWS = 20_000
 """Newest rows that a search looks through when no word of it is long enough for the index."""
 LARGEST_BACKLOG = 1_000
 """Rows beyond the mark that a search looks through by itself; more are indexed first."""
-_BATCH_ROWS = 128
-_BATCH_CHARS = 256 * 1024
+_BATCH_ROWS = 64
+_BATCH_CHARS = 96 * 1024
 
 _MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FROM search_mark"
 _SET_MARK = "UPDATE search_mark SET last_indexed_row = ?"
