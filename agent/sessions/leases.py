@@ -39,8 +39,6 @@ def is_gone(holder: str) -> bool:
     host, pid, seen_at, _nonce = holder.rsplit(":", 3)
     if host != os.uname().nodename:
         return False
-    if int(pid) == os.getpid():
-        return False
     import psutil
 
     try:

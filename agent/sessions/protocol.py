@@ -127,7 +127,7 @@ class SessionStore(Protocol):
 
         A word matches inside longer words from three characters on, CJK from two; case does not
         matter; a quoted phrase matches as it stands. Covered rows are found, hidden ones are not.
-        Completes the index first. Raises: UsageError for an empty query.
+        Rows that are not indexed yet are looked through too. Raises: UsageError for an empty query.
         """
         ...
 

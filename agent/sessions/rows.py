@@ -73,6 +73,7 @@ def encode_row(message: Message) -> EncodedRow:
     role = clean.get("role")
     if not isinstance(role, str) or not role:
         raise UsageError(f"cannot store a message with role {role!r}; give it a role")
+    _require_calls(clean.get("tool_calls"))
     columns: dict[str, str | None] = {}
     extra: dict[str, Any] = {}
     for key, value in clean.items():
@@ -98,6 +99,14 @@ def encode_row(message: Message) -> EncodedRow:
         take("_usage"),
     )
     return EncodedRow(clean, values)
+
+
+def _require_calls(calls: Any) -> None:
+    is_list = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+    if calls and not (is_list and all(isinstance(c.get("function", {}), dict) for c in calls)):
+        raise UsageError(
+            f"cannot store tool_calls {calls!r:.200}; pass a list of objects with `function`"
+        )
 
 
 def decode_row(row: tuple[Any, ...]) -> Message:

@@ -41,25 +41,26 @@ _ADD = "INSERT INTO message_index (rowid, body) VALUES (?, ?)"
 _REMOVE = "INSERT INTO message_index (message_index, rowid, body) VALUES ('delete', ?, ?)"
 
 # CROSS JOIN keeps the order of the tables: newest rows first, without sorting.
+_COLUMNS = f"SELECT {sql.ROW_COLUMNS}, m.session_id, s.title, p.compacted_by, p.masked_by"
 _PLACED = """
 CROSS JOIN sessions s ON s.id = m.session_id
 CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
-WHERE m.kind = 'message' AND p.hidden_by IS NULL"""
-_COLUMNS = f"SELECT {sql.ROW_COLUMNS}, m.session_id, s.title, p.compacted_by, p.masked_by"
+"""
+_SOUGHT = """
+WHERE m.kind = 'message' AND p.hidden_by IS NULL
+AND (:scope IS NULL OR s.conversation_id = :scope)"""
 _INDEXABLE = f"""
-SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m
-CROSS JOIN sessions s ON s.id = m.session_id
-CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m {_PLACED}
 WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
 _BY_INDEX = f"""
-{_COLUMNS} FROM message_index f CROSS JOIN messages m ON m.id = f.rowid {_PLACED}
-AND f.message_index MATCH ? ORDER BY f.rowid DESC"""
-_NOT_INDEXED = f"{_COLUMNS} FROM messages m {_PLACED} AND m.id > ? ORDER BY m.id DESC"
-_NEWEST = f"{_COLUMNS} FROM messages m {_PLACED} ORDER BY m.id DESC LIMIT {SCANNED_ROWS}"
+{_COLUMNS} FROM message_index f CROSS JOIN messages m ON m.id = f.rowid {_PLACED} {_SOUGHT}
+AND f.message_index MATCH :pieces ORDER BY f.rowid DESC"""
+_NOT_INDEXED = f"{_COLUMNS} FROM messages m {_PLACED} {_SOUGHT} AND m.id > :mark ORDER BY m.id DESC"
+_NEWEST = f"{_COLUMNS} FROM messages m {_PLACED} {_SOUGHT} ORDER BY m.id DESC LIMIT {SCANNED_ROWS}"
 _NEWEST_IN = f"""
 {_COLUMNS} FROM places p CROSS JOIN messages m ON m.id = p.row_id
 CROSS JOIN sessions s ON s.id = m.session_id
-WHERE p.conversation_id = ? AND m.kind = 'message' AND p.hidden_by IS NULL
+WHERE p.conversation_id = :scope AND m.kind = 'message' AND p.hidden_by IS NULL
 ORDER BY p.seq DESC LIMIT {SCANNED_ROWS}"""
 
 _Row = tuple[Any, ...]
@@ -144,24 +145,20 @@ def _candidates(connection: Connection, query: Query, scope: int | None) -> Iter
     pieces = query.pieces
     if pieces:
         return chain(_not_indexed(connection, scope), _by_index(connection, pieces, scope))
-    if scope is not None:
-        return connection.execute(_NEWEST_IN, (scope,))
-    return connection.execute(_NEWEST)
+    newest = _NEWEST if scope is None else _NEWEST_IN
+    return connection.execute(newest, {"scope": scope})
 
 
 def _not_indexed(connection: Connection, scope: int | None) -> Iterator[_Row]:
     mark = connection.execute(_MARK).fetchone()[0]
-    if scope is None:
-        return connection.execute(_NOT_INDEXED, (mark,))
-    in_scope = " AND s.conversation_id = ? ORDER BY"
-    return connection.execute(_NOT_INDEXED.replace(" ORDER BY", in_scope), (mark, scope))
+    return connection.execute(_NOT_INDEXED, {"scope": scope, "mark": mark})
 
 
 def _by_index(connection: Connection, pieces: list[str], scope: int | None) -> Iterator[_Row]:
     if scope is not None:
         pieces = [*pieces, scope_piece(scope)]
     match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
-    return connection.execute(_BY_INDEX, (match,))
+    return connection.execute(_BY_INDEX, {"scope": scope, "pieces": match})
 
 
 def _hit(connection: Connection, query: Query, row: _Row) -> SearchHit | None:

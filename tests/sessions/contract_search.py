@@ -7,6 +7,7 @@ import pytest
 from agent.base.errors import UsageError
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import RowState
+from agent.sessions.terms import scope_piece
 from tests.sessions.steps import LARGE, SESSION, begin, contents, cover, mask, run_pass, summary
 
 
@@ -111,6 +112,14 @@ class SearchContract:
             assert [(hit.session_id, hit.title, hit.snippet) for hit in hits] == [
                 ("a", "Title a", "walnut a")
             ]
+
+    def test_no_text_in_a_row_makes_it_a_hit_of_another_session(self, store: SessionStore) -> None:
+        for session_id in ("a", "b"):
+            store.create_session(session_id, "cli")
+        for number in range(5):
+            store.append_message("a", "user", f"walnut {scope_piece(number)}")
+        store.index_pending()
+        assert store.search("walnut", session_id="b") == []
 
     def test_the_inside_of_a_blob_is_found_and_shown_in_one_line(self, store: SessionStore) -> None:
         begin(store)

@@ -96,7 +96,7 @@ def test_a_store_gives_back_every_batch(tmp_path_factory: Any, batch: list[Messa
 @pytest.mark.parametrize("value", ["", [], {}, None, 0, False, "x", ["x"], [None], {"a": None}])
 @pytest.mark.parametrize(
     "key",
-    ["content", "tool_calls", "tool_call_id", "name", "_reasoning", "_model", "_usage", "other"],
+    ["content", "tool_call_id", "name", "_reasoning", "_model", "_usage", "other"],
 )
 def test_every_kind_of_value_under_every_key_survives(key: str, value: Any) -> None:
     message = {"role": "user", key: value}
@@ -121,6 +121,18 @@ def test_no_content_and_null_content_are_told_apart() -> None:
 def test_what_json_cannot_hold_is_refused_with_its_key(value: Any) -> None:
     with pytest.raises(UsageError, match="'other'"):
         encode_row({"role": "user", "content": "x", "other": value})
+
+
+@pytest.mark.parametrize("calls", [None, [], [{"id": "c"}], [{"function": {"name": "f"}}]])
+def test_tool_calls_survive_as_given(calls: Any) -> None:
+    message = {"role": "assistant", "tool_calls": calls}
+    assert _column_form(message) == message
+
+
+@pytest.mark.parametrize("calls", ["x", {"a": 1}, ["x"], [{"function": "f"}], 7])
+def test_tool_calls_of_another_shape_are_refused(calls: Any) -> None:
+    with pytest.raises(UsageError, match="tool_calls"):
+        encode_row({"role": "assistant", "tool_calls": calls})
 
 
 @pytest.mark.parametrize("role", [None, "", 3])
