@@ -1,4 +1,4 @@
-"""An agent against the stub server, with a summary model of its own, and what tests read of both."""
+"""An agent against the stub server, with a summary model of its own, and what tests read of it."""
 
 from __future__ import annotations
 

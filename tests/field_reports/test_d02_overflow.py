@@ -13,6 +13,7 @@ from agent.testing.stub_reply import Reply
 from tests.field_reports.harness import (
     SUMMARISER,
     SUMMARY,
+    Bench,
     settings_for,
     small_talk,
     texts,
@@ -126,5 +127,5 @@ def test_d02_an_overflow_with_compaction_off_ends_at_once(stub, open_bench):
     assert bench.state["view"][:-1] == before["view"]
 
 
-def store_tokens(bench) -> int:
+def store_tokens(bench: Bench) -> int:
     return bench.store.view("s").tokens

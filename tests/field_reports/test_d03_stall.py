@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,7 +15,7 @@ from agent.conversation_compression import CompressionCommitFence
 from agent.sessions.records import PassStatus
 from agent.testing.clock import FakeClock
 from agent.testing.stub_reply import Reply
-from tests.field_reports.harness import SUMMARISER, SUMMARY, settings_for, small_talk
+from tests.field_reports.harness import SUMMARISER, SUMMARY, Bench, settings_for, small_talk
 
 IDLE_S, SILENT_S, EARLY_S, PIECE_EVERY_S = 1.0, 2.0, 0.5, 0.2
 WINDOW = 8_000
@@ -40,15 +41,15 @@ def open_stalling(stub, open_bench):
     return open_one
 
 
-def in_a_turn(bench, _fence):
+def in_a_turn(bench: Bench, _fence: CompressionCommitFence) -> object:
     return bench.agent.run_conversation("go on").stop_reason
 
 
-def by_hand(bench, _fence):
+def by_hand(bench: Bench, _fence: CompressionCommitFence) -> object:
     return bench.agent.compress().status
 
 
-def from_outside(bench, fence):
+def from_outside(bench: Bench, fence: CompressionCommitFence) -> object:
     given = bench.view
     result, _prompt = bench.agent._compress_context(given, "sys", commit_fence=fence)
     return result is given
@@ -58,7 +59,7 @@ WAYS = {"in a turn": in_a_turn, "by hand": by_hand, "from outside": from_outside
 ANSWERS = {"in a turn": "interrupted", "by hand": PassStatus.ABORTED, "from outside": True}
 
 
-def stop_during(bench, way, wait):
+def stop_during(bench: Bench, way: str, wait: Callable[[], object]) -> tuple[object, float, float]:
     """Run a pass one way, stop it once `wait` returned, and return what it gave and how long the
     stop took."""
     fence = CompressionCommitFence(clock=bench.agent.clock)
