@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.base.errors import UsageError
+from agent.base.ids import new_turn_id
 from agent.base.messages import Message, clean_value
 from agent.sessions.rows import STORE_KEYS, decode_row, encode_row
 from hermes_state import SessionDB
@@ -79,18 +81,23 @@ def test_every_message_is_read_as_it_was_accepted(message: Message) -> None:
     assert encode_row(message).message == clean_value(message)
 
 
-@given(st.lists(messages, max_size=4))
-def test_a_store_gives_back_every_batch(tmp_path_factory: Any, batch: list[Message]) -> None:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionDB]:
+    """One store for all examples, each in a session of its own."""
     store = SessionDB(tmp_path_factory.mktemp("rows") / "state.db")
-    try:
-        store.create_session("s", "cli")
-        stored = store.append("s", batch)
-        assert store.view("s").messages == stored
-        assert store.accepted_rows("s", 1, 99) == stored
-        visible = [{k: v for k, v in row.items() if k not in STORE_KEYS} for row in stored]
-        assert visible == clean_value(batch)
-    finally:
-        store.close()
+    yield store
+    store.close()
+
+
+@given(st.lists(messages, max_size=4))
+def test_a_store_gives_back_every_batch(shared: SessionDB, batch: list[Message]) -> None:
+    session_id = new_turn_id()
+    shared.create_session(session_id, "cli")
+    stored = shared.append(session_id, batch)
+    assert shared.view(session_id).messages == stored
+    assert shared.accepted_rows(session_id, 1, 99) == stored
+    visible = [{k: v for k, v in row.items() if k not in STORE_KEYS} for row in stored]
+    assert visible == clean_value(batch)
 
 
 @pytest.mark.parametrize("value", ["", [], {}, None, 0, False, "x", ["x"], [None], {"a": None}])
