@@ -19,7 +19,7 @@ from agent.base.tokens import estimate_text
 from agent.compaction.attempt import AttemptContext, SummaryClient
 from agent.compaction.prompting import Prompt, fill, template
 from agent.compaction.serialise import Line, clip, lines_of, pack
-from agent.compaction.verify import REPEATING, TextRefused, goes_round, judge_text
+from agent.compaction.verify import HOPELESS, TextRefused, judge_text
 
 MARGIN_SHARE = 0.12
 """Part of the summariser's window that stays free: our counts of its tokens are estimates."""
@@ -65,8 +65,8 @@ def write_summary(
     A truncated or empty answer, and a request that proved larger than the window, is tried once
     more, in all.
     Raises: SummaryFailure, ProviderError, CallCancelled by kind; TextRefused for a part's notes
-    that cannot be used, and for a truncated text that goes round, which a second call would not
-    better.
+    that cannot be used, and for a truncated text that loops or echoes, which a second call would
+    not better.
     """
     run = _Run(job, client, attempt, tally)
     try:
@@ -179,8 +179,9 @@ class _Run:
                 on_delta=hear,
             )
         except SummaryTruncated:
-            if goes_round("".join(heard)):
-                raise TextRefused(REPEATING) from None
+            reason = judge_text("".join(heard), text, max_tokens=cap)
+            if reason in HOPELESS:
+                raise TextRefused(reason) from None
             raise
         used = reply.usage.completion if reply.usage else estimate_text(reply.text)
         self.tally.tokens_out = before + used

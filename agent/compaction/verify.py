@@ -19,24 +19,27 @@ TOO_LONG = "too_long"
 REPEATING = "repeating"
 ECHOES_PROMPT = "echoes_prompt"
 ECHOES_SOURCE = "echoes_source"
+HOPELESS = frozenset({REPEATING, ECHOES_PROMPT, ECHOES_SOURCE})
+"""Reasons that show a model which cannot do it; asking it again costs and gains nothing."""
 NO_PROGRESS = "no_progress"
 WOULD_GROW = "would_grow"
 EMPTY_TRANSCRIPT = "empty_transcript"
 REQUEST_LOST = "request_lost"
 PAIRING_BROKEN = "pairing_broken"
 
-SHORT_SHARE = 0.01
+SHORT_SHARE = 0.06
 SHORT_MIN_TOKENS = 12
-SHORT_MAX_TOKENS = 60
-"""A text is too short below a hundredth of what it stands for, within these bounds."""
+SHORT_MAX_TOKENS = 90
+"""A text is too short below this share of what it stands for, within these bounds."""
 LONG_FACTOR = 3
 """A text is too long above this many times the budget; twice is what a retry may ask for."""
 
-GRAM_WORDS = 6
-REPEATED_SHARE = 0.3
-"""Part of the word sequences of `GRAM_WORDS` that occurred before in the same text."""
+REPEATED_WORDS_SHARE = 0.15
+"""Part of the sequences of four words that occurred before in the same text; a path is one word."""
+REPEATED_PIECES_SHARE = 0.3
+"""The same for six pieces of words, which also sees through long stamps and numbers."""
 WINDOW_WORDS = 80
-DISTINCT_SHARE = 0.3
+DISTINCT_SHARE = 0.4
 """Different words among `WINDOW_WORDS` in a row, below which the text is going round."""
 LINE_REPEATS = 3
 PROMPT_GRAM_WORDS = 8
@@ -46,11 +49,12 @@ SNIPPETS = 40
 SOURCE_SHARE = 0.6
 """Part of the snippets of a text that stand in the source letter by letter."""
 
-_WORD = re.compile(
-    r"[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
-)
+_WIDE = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORD = re.compile(f"[{_WIDE}]|[^\\s{_WIDE}]+")
+_PIECE = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
+_EDGES = "".join(map(chr, range(0x21, 0x30))) + ":;<=>?@[\\]^_`{|}~…。，、；：（）「」"
 _ROLE_LINE = re.compile(
-    r"^\W{0,3}(?:\d+ )?(?:user|assistant|system|result of|human|ai)\b.{0,24}?[\]:]",
+    r"^\W{0,3}\[?\d+ (?:user|assistant|result of)\b|^\W{0,2}(?:user|assistant|human)\W{0,2}:",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -95,15 +99,23 @@ def goes_round(text: str) -> bool:
     for start in range(0, len(words) - WINDOW_WORDS + 1, WINDOW_WORDS // 2):
         if len(set(words[start : start + WINDOW_WORDS])) < DISTINCT_SHARE * WINDOW_WORDS:
             return True
-    grams = _grams(words, GRAM_WORDS)
-    if len(grams) >= GRAM_WORDS and 1 - len(set(grams)) / len(grams) > REPEATED_SHARE:
+    if _repeated_share(words, 4) > REPEATED_WORDS_SHARE:
+        return True
+    if _repeated_share(_PIECE.findall(text.lower()), 6) > REPEATED_PIECES_SHARE:
         return True
     lines = [line.strip().lower() for line in text.splitlines() if len(line.split()) > 2]
     return len(lines) - len(set(lines)) >= LINE_REPEATS
 
 
+def _repeated_share(words: Sequence[str], size: int) -> float:
+    """Return which part of the sequences of `size` words occurred before."""
+    grams = _grams(words, size)
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    """Return the words without punctuation around them; a path is one word, a CJK sign another."""
+    return [word for each in _WORD.findall(text.lower()) if (word := each.strip(_EDGES))]
 
 
 def _echoes_prompt(text: str) -> bool:
