@@ -90,22 +90,26 @@ class SqliteDatabase:
                 check_same_thread=False,
                 cached_statements=256,
             )
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
+        try:
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
         except sqlite3.Error as error:
+            connection.close()
             raise self._explain(error) from error
         return connection
 
     def _prepare(self) -> None:
         """Refuse a file that is not ours, switch to WAL, apply what migrations are missing."""
         with self.read() as connection:
-            current = self._version(connection)
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             owner = connection.execute("PRAGMA application_id").fetchone()[0]
-        if tables and owner != APPLICATION_ID:
-            raise StoreError(
-                f"{str(self.path)!r} is the database of another program; choose another path"
-            )
+            if tables and owner != APPLICATION_ID:
+                raise StoreError(
+                    f"{str(self.path)!r} is the database of another program; choose another path"
+                )
+            current = self._version(connection)
         if current > schema.VERSION:
             raise SchemaTooNew(
                 f"store {str(self.path)!r} has schema {current}, this program knows up to "

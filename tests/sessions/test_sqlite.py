@@ -75,11 +75,14 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     assert path.read_text() == "these are my notes\n" * 100
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["version", "number"])
+def test_a_database_of_another_program_is_refused_and_left_alone(
+    tmp_path: Path, column: str
+) -> None:
     path = tmp_path / "other.db"
-    with _raw(path) as other:
-        other.execute("CREATE TABLE schema_version (version INTEGER)")
-        other.execute("INSERT INTO schema_version VALUES (22)")
+    other = _raw(path)
+    other.execute(f"CREATE TABLE schema_version ({column} INTEGER)")
+    other.execute("INSERT INTO schema_version VALUES (22)")
     other.close()
     before = path.read_bytes()
     with pytest.raises(StoreError, match="another program"):
