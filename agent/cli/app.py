@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="hermes", standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
-        return _complain(usage_failure(error))
+        return _complain(usage_failure(error, arguments))
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:
@@ -89,12 +89,14 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def usage_failure(error: TyperException) -> Failure:
+def usage_failure(error: TyperException, arguments: list[str]) -> Failure:
     """Return a wrong use of the command line as one line that names the help to read."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "hermes"
-    text = one_line(error.format_message()).rstrip(".")
-    return Failure(f"{text}; see '{command} --help'", error.exit_code)
+    named = [word for word in arguments[:1] if word in COMMANDS]
+    command = context.command_path if context is not None else " ".join(["hermes", *named])
+    text = one_line(error.format_message()).rstrip(".").replace(". Did", "; did")
+    stop = "" if text.endswith("?") else ";"
+    return Failure(f"{text[:1].lower()}{text[1:]}{stop} see '{command} --help'", error.exit_code)
 
 
 def _complain(failure: Failure) -> int:

@@ -6,13 +6,13 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from agent.base.errors import HermesError, UsageError
+from agent.base.record import dataclass
 from agent.base.settings import Settings
 from agent.cli.opening import AgentChoice, open_store, require_model
 from agent.cli.options import command_app, takes_options
@@ -95,7 +95,7 @@ def run(options: ChatOptions) -> int:
 
 def _open_and_talk(options: ChatOptions) -> int:
     if options.text is not None and not options.text.strip():
-        raise UsageError("-q '' has no text; give the message to send")
+        raise UsageError(f"-q {options.text!r} has no text; give the message to send")
     settings = load_settings(options.overrides())
     require_model(settings)
     store = open_store(settings)

@@ -75,7 +75,9 @@ class _Command:
         sys.stdout.flush()
         if typer.confirm("Commit this compaction?", err=True):
             return self._tell(self._run(lambda agent: agent.commit_prepared()))
-        return self._tell(self._run(lambda agent: agent.discard_prepared()))
+        if self._run(lambda agent: agent.discard_prepared()) is not None:
+            print_lines([Line("the preview was dropped, nothing changed")])
+        return self._screen.exit_code
 
     def _run(self, step: Callable[[AIAgent], PassRecord | None]) -> PassRecord | None:
         """Run one step of the agent and return its record; None when it failed, which is told."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from agent.base.errors import HermesError, ProviderError, SettingsError, StoreError
 from agent.base.paths import config_file
+from agent.base.record import dataclass
 from agent.base.settings import Settings
-from agent.cli.local import is_model_there
+from agent.cli.local import require_embedded
 from agent.cli.opening import open_store, require_model
 from agent.cli.options import JsonFlag, command_app
 from agent.cli.output import print_json, print_lines
 from agent.providers.catalog import list_models, open_route
-from agent.providers.local import LocalModel, model_file
+from agent.providers.local import LocalModel
 from agent.sessions.records import PassStatus
 from agent.settings import load_settings
 from agent.tui import figures
@@ -56,7 +56,7 @@ def doctor(
     if as_json:
         print_json({"ok": code == 0, "checks": [dataclasses.asdict(check) for check in checks]})
     else:
-        rows = [("FAIL" if check.exit_code else "ok", check.name, check.text) for check in checks]
+        rows = [("FAIL" if check.exit_code else "ok  ", check.name, check.text) for check in checks]
         print_lines([Line(text) for text in figures.table(("", "check", "result"), rows)])
     raise typer.Exit(code)
 
@@ -138,15 +138,7 @@ def check_model(settings: Settings) -> Iterator[Check]:
 def check_route(settings: Settings, *, embedded: bool) -> Check:
     """Return whether the embedded model is there, or the endpoint answers and has the model."""
     if embedded:
-        if importlib.util.find_spec("xllamacpp") is None or not (
-            settings.local.model_path or is_model_there()
-        ):
-            return Check(
-                "model",
-                "the embedded model is not installed; run: hermes local install",
-                ProviderError.exit_code,
-            )
-        return Check("model", f"embedded: {model_file(settings.local).name}")
+        return Check("model", f"embedded: {require_embedded(settings.local).name}")
     names = list_models(settings.model)
     where = f"{settings.model.name} at {settings.model.base_url}"
     if names and settings.model.name not in names:

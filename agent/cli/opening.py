@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from agent.base.errors import ProviderError, UsageError
+from agent.base.record import dataclass
 from agent.base.settings import Settings
 from agent.providers.catalog import list_models
 from agent.settings import load_settings, needs_model_name

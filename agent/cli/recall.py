@@ -11,7 +11,7 @@ from agent.base.errors import ToolError, UsageError
 from agent.cli.opening import opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
 from agent.cli.output import print_json, print_lines, row_shape
-from agent.tools.recall import BUDGET_TOKENS, Recalled, Slice, recall_rows
+from agent.tools.recall import BUDGET_TOKENS, SMALLEST_BUDGET_TOKENS, Recalled, Slice, recall_rows
 from agent.tools.recall import recall as read_archive
 from agent.tui.render import Line, row_lines
 from agent.turn.reader import StoredRows
@@ -28,10 +28,12 @@ def recall(
         str, typer.Option(metavar="A-B", help="Show the rows with these numbers instead.")
     ] = "",
     offset: Annotated[
-        int, typer.Option(metavar="CHARS", help="Characters to skip in the first of the rows.")
+        int,
+        typer.Option(metavar="CHARS", min=0, help="Characters to skip in the first of the rows."),
     ] = 0,
     budget: Annotated[
-        int, typer.Option(metavar="TOKENS", help="Most tokens to show.")
+        int,
+        typer.Option(metavar="TOKENS", min=SMALLEST_BUDGET_TOKENS, help="Most tokens to show."),
     ] = BUDGET_TOKENS,
     as_json: JsonFlag = False,
 ) -> None:

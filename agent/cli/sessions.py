@@ -97,10 +97,11 @@ def rename(
     title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title; '' takes it off.")],
 ) -> None:
     """Give a session a title, by which commands then find it."""
+    name = title.strip()
     with opened_store() as store:
         record = store.find_session(session)
-        store.set_title(record.id, title.strip() or None)
-    print_lines([Line(f"{record.id} is now {title.strip()!r}" if title.strip() else record.id)])
+        store.set_title(record.id, name or None)
+    print_lines([Line(f"{record.id} is now {name!r}" if name else f"{record.id} has no title now")])
 
 
 @app.command(epilog="Example: hermes sessions delete 'Garden plan' --yes")

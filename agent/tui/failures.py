@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.base.errors import HermesError
 from agent.base.paths import hermes_home
+from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.tui.figures import one_line
 

@@ -36,7 +36,7 @@ from agent.tui import figures, slash
 from agent.tui.chat import Chat, OpenAgent, find_pass
 from agent.tui.failures import INTERRUPTED, Failure, describe
 from agent.tui.layout import INPUT_LINES, PROMPT, Callbacks, build_application
-from agent.tui.live import Footer, status_text, tail, toolbar_text
+from agent.tui.live import Footer, status_text, tail, toolbar_text, wrap
 from agent.tui.markdown import BlockSplitter, render_block
 from agent.tui.render import EventLines, Line, progress_text
 from agent.tui.scrollback import Scrollback
@@ -90,7 +90,10 @@ class Terminal:
 
     def show(self, lines: Sequence[Line]) -> None:
         for line in lines:
-            self._scrollback.put([(f"class:{line.tone}", figures.printable(line.text))])
+            text = figures.printable(line.text)
+            if line.tone != "plain":
+                text = "\n".join(wrap(text, self.width))
+            self._scrollback.put([(f"class:{line.tone}", text)])
 
     def event(self, event: Event) -> None:
         self._move_queued()
@@ -140,6 +143,7 @@ class Terminal:
     def ask(self, question: str) -> str | None:
         with self._lock:
             self._question = question
+        self._set_activity("waiting for an answer")
         self._invalidate()
         return self._answers.get()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion
@@ -27,6 +26,8 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.processors import AppendAutoSuggestion
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
+
+from agent.base.record import dataclass
 
 PROMPT = "› "
 INPUT_LINES = 8

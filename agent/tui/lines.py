@@ -63,6 +63,7 @@ class LineScreen:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._text_open = False
         self._progress_due_s = 0.0
+        self._progress_open = False
 
     # -- Screen -----------------------------------------------------------------------------
     def show(self, lines: Sequence[Line]) -> None:
@@ -99,6 +100,7 @@ class LineScreen:
 
     def print_lines(self, lines: Sequence[Line]) -> None:
         """Write the output of a command."""
+        self._close_text()
         text = "".join(f"{line.text}\n" for line in lines)
         self._write(self._out, printable(text) if self._live else text)
 
@@ -136,12 +138,20 @@ class LineScreen:
             self._text_open = False
 
     def _progress(self, event: CompactionProgress) -> None:
+        """Show how far a pass is: in place for a person who reads along, else now and then."""
         now_s = time.monotonic()
-        if now_s >= self._progress_due_s:
+        if self._live:
+            self._write(self._err, f"\r{progress_text(event)}\x1b[K")
+            self._progress_open = True
+        elif now_s >= self._progress_due_s:
             self._progress_due_s = now_s + _PROGRESS_EVERY_S
             self._write(self._err, f"{progress_text(event)}\n")
 
     def _write(self, stream: TextIO, text: str) -> None:
+        if self._progress_open:
+            self._progress_open = False
+            self._err.write("\r\x1b[K")
+            self._err.flush()
         stream.write(text)
         stream.flush()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from agent.base.record import dataclass
 from agent.tui import figures
 from agent.tui.render import meter_text
 
@@ -45,12 +44,13 @@ def status_text(activity: str, elapsed_s: float, *, stopping: bool) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return `text` as lines of at most `width` cells, broken anywhere."""
+    """Return `text` as lines of at most `width` cells, broken after blanks where there are any."""
     lines = []
     for line in text.split("\n"):
         rest = line
         while figures.cells(rest) > width:
             kept = figures.clip(rest, width + 1)[:-1] or rest[:1]
+            kept = kept[: kept.rfind(" ") + 1] or kept
             lines.append(kept)
             rest = rest[len(kept) :]
         lines.append(rest)

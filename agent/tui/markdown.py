@@ -7,8 +7,29 @@ from __future__ import annotations
 
 import io
 import re
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+class LeftHeading(Heading):
+    """A heading at the left edge, as everything else in a conversation."""
+
+    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class AnswerMarkdown(Markdown):
+    """Markdown as answers show it."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": LeftHeading,
+    }
 
 
 class BlockSplitter:
@@ -59,9 +80,6 @@ class BlockSplitter:
 
 def render_block(block: str, width: int, *, color: bool) -> str:
     """Return a Markdown block as terminal text, lines of at most `width` cells."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
     console = Console(
         file=io.StringIO(),
         width=max(width, 8),
@@ -71,6 +89,6 @@ def render_block(block: str, width: int, *, color: bool) -> str:
         legacy_windows=False,
     )
     with console.capture() as capture:
-        console.print(Markdown(block, hyperlinks=False, code_theme="ansi_dark"))
+        console.print(AnswerMarkdown(block, hyperlinks=False, code_theme="ansi_dark"))
     lines = [line.rstrip() for line in capture.get().split("\n")]
     return "\n".join(lines).strip("\n")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from agent.base.events import (
@@ -20,6 +19,7 @@ from agent.base.events import (
     ToolStarted,
 )
 from agent.base.messages import Message, text_of
+from agent.base.record import dataclass
 from agent.sessions.records import HistoryRow, PassKind, PassRecord, RowState, SessionRecord
 from agent.tui import figures
 
@@ -152,10 +152,9 @@ def tool_end_line(name: str, event: ToolFinished) -> Line:
 
 def progress_text(progress: CompactionProgress) -> str:
     """Return what is shown while a pass runs."""
-    return (
-        f"compacting: {figures.duration(progress.elapsed_s)}, "
-        f"{figures.counted(progress.tokens_out, 'summary token')}"
-    )
+    tokens = figures.counted(progress.tokens_out, "summary token")
+    stage = tokens if progress.tokens_out else "the model is reading"
+    return f"compacting: {figures.duration(progress.elapsed_s)}, {stage}"
 
 
 def finished_line(event: CompactionFinished, record: PassRecord | None) -> Line:
@@ -271,17 +270,17 @@ def passes_table(records: Sequence[PassRecord], width: int) -> list[Line]:
     rows = [
         (
             record.id[:8],
-            figures.moment(record.created_at),
             record.status.value + (f" x{record.count}" if record.count > 1 else ""),
             record.kind.value,
-            record.trigger,
             before_after(record.tokens_before, record.tokens_after, "").strip() or "-",
             before_after(record.messages_before, record.messages_after, "").strip() or "-",
             record.failure_class or "-",
+            record.trigger,
+            figures.moment(record.created_at),
         )
         for record in records
     ]
-    headers = ("pass", "started", "status", "kind", "trigger", "tokens", "messages", "reason")
+    headers = ("pass", "status", "kind", "tokens", "messages", "reason", "trigger", "started")
     lines = figures.table(headers, rows, width, right=("tokens", "messages"))
     return [Line(text) for text in lines]
 

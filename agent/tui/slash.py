@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from agent.base.errors import UsageError
+from agent.base.record import dataclass
 from agent.providers.catalog import list_models
 from agent.sessions.records import PassRecord, PassStatus, SessionRecord
 from agent.tui import figures
@@ -54,7 +54,7 @@ def run(chat: Chat, text: str) -> bool:
     name, argument = parsed
     command = COMMANDS.get(name)
     if command is None:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.6)
         advice = f"did you mean /{near[0]}? " if near else ""
         raise UsageError(f"unknown command '/{name}'; {advice}/help lists all of them")
     if command.idle_only and chat.busy:
@@ -94,16 +94,15 @@ def _preview_pass(chat: Chat, focus: str) -> None:
         if answer is None:
             chat.screen.show([Line("/compress commits it, without a second summary", "dim")])
         else:
-            _show_outcome(chat, _decide(chat, answer))
+            _decide(chat, answer)
 
 
-def _decide(chat: Chat, answer: str) -> PassRecord:
+def _decide(chat: Chat, answer: str) -> None:
     if answer in ("y", "yes"):
-        return chat.agent.commit_prepared()
-    record = chat.agent.discard_prepared()
-    if record is None:
-        raise UsageError("the prepared compaction is gone: another pass took its place")
-    return record
+        _show_outcome(chat, chat.agent.commit_prepared())
+    else:
+        chat.agent.discard_prepared()
+        chat.screen.show([Line("the preview was dropped, nothing changed", "dim")])
 
 
 def _context(chat: Chat, _argument: str) -> None:

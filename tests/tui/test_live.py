@@ -46,6 +46,7 @@ def test_the_status_says_how_to_stop() -> None:
 
 def test_a_growing_text_shows_its_last_lines() -> None:
     assert tail("abcdefgh\nxy", 4, 2) == "efgh\nxy"
+    assert tail("one two three", 8, 2) == "one two \nthree"
     assert tail("", 4, 2) == ""
 
 

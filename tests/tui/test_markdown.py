@@ -48,5 +48,9 @@ def test_a_rendered_block_fits_the_width_and_carries_no_colour_when_there_is_non
     assert text == "Some bold words and\ncode\n\n • one\n • two"
 
 
+def test_a_heading_stands_at_the_left_edge() -> None:
+    assert render_block("# Title\nText", 30, color=False) == "Title\n\nText"
+
+
 def test_a_rendered_block_carries_colour_when_there_is_some() -> None:
     assert render_block("**bold**", 20, color=True) == "\x1b[1mbold\x1b[0m"
