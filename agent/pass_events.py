@@ -94,12 +94,18 @@ def record_of_pass(ledger: PassRecord, context: PassContext) -> dict[str, Any]:
         "total_duration_ms": durations.get("total"),
         "summary_generation_ms": durations.get("summary"),
         "commit_ms": durations.get("commit"),
-        "aux_provider": ledger.route.rpartition(" at ")[2] if wrote else None,
+        "aux_provider": provider_name(ledger.route) if wrote else None,
         "aux_model": ledger.model if wrote else None,
         "tool_results_pruned": _seq_count(ledger.receipt.get("masked")),
         "split_status": _split_status(ledger, committed=committed),
         "has_focus_topic": context.has_focus_topic,
     }
+
+
+def provider_name(route: str) -> str:
+    """Return the host of a route such as `model at https://host/v1`, or its name."""
+    place = route.rpartition(" at ")[2]
+    return place.partition("://")[2].partition("/")[0] or place
 
 
 def _split_status(ledger: PassRecord, *, committed: bool) -> str:

@@ -1,4 +1,4 @@
-"""A Relay host that is the only one of the process, over a fake library or the real one."""
+"""A Relay host that is the only one of the process, and a collector of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from agent import relay_compaction, relay_runtime
 from agent.relay_runtime import RelayHostRegistry, RelayRuntime, RelaySessionCoordinator
+from tests.trace.collector import Collector
 from tests.trace.fake_relay import FakeRelay
 
 
@@ -35,3 +36,10 @@ def fake(registry: RelayHostRegistry) -> Iterator[FakeRelay]:
 @pytest.fixture
 def coordinator() -> RelaySessionCoordinator:
     return RelaySessionCoordinator()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A running collector that takes everything."""
+    with Collector() as running:
+        yield running

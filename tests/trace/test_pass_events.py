@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.compaction_events import event_name
-from agent.pass_events import PassContext, is_published, payload_of_pass
+from agent.pass_events import PassContext, is_published, payload_of_pass, provider_name
 from agent.sessions.records import PassKind, PassStatus
 from tests.trace.ledger import ledger_row
 from tests.trace.vocabulary import KEYS
@@ -76,7 +76,7 @@ def test_a_ledger_row_and_its_payload_have_the_same_numbers() -> None:
         "protected_tail_tokens": 2_000,
         "duration_ms": 1_300,
         "summary_generation_ms": 1_200,
-        "summarizer_provider": "https://models.example/v1",
+        "summarizer_provider": "models.example",
         "summarizer_model": "small-model",
         "tool_results_pruned": 4,
         "compression_count": 4,
@@ -137,6 +137,19 @@ def test_a_pass_that_called_no_model_names_none() -> None:
 
     parts = ("summarizer_provider", "summarizer_model", "tool_results_pruned")
     assert [payload[part] for part in parts] == [None, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("route", "name"),
+    [
+        ("m at https://models.example/v1", "models.example"),
+        ("who at noon at http://127.0.0.1:8080", "127.0.0.1:8080"),
+        ("smollm2 at embedded", "embedded"),
+        ("", ""),
+    ],
+)
+def test_a_provider_is_called_by_its_host(route: str, name: str) -> None:
+    assert provider_name(route) == name
 
 
 def test_an_attempt_that_did_not_commit_claims_no_method_and_no_numbers_after() -> None:
