@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -29,6 +30,18 @@ from agent.sessions.sqlite import Connection
 _UNSTARTED = (PassStatus.SKIPPED, PassStatus.BLOCKED)
 _CLOSED = (PassStatus.ABORTED, PassStatus.FAILED, PassStatus.SUPERSEDED)
 _NAMED_PASSES = 5
+_BLANK: Mapping[str, Any] = {
+    "failure_class": "",
+    "detail": "",
+    "watermark": None,
+    "lease_token": None,
+    "tokens_before": None,
+    "messages_before": None,
+    "model": "",
+    "route": "",
+    "finished_at": None,
+}
+"""What a new ledger row holds unless told otherwise; no watermark means the conversation's."""
 
 
 def decode_pass(row: tuple[Any, ...]) -> PassRecord:
@@ -51,27 +64,17 @@ def open_pass(connection: Connection, opening: PassOpening, now: float) -> None:
             f"pass {rival[0]!r} of session {opening.session_id!r} is still {rival[1]}; "
             "adopt or close it first"
         )
-    connection.execute(
-        sql.NEW_PASS,
-        (
-            opening.pass_id,
-            opening.session_id,
-            PassStatus.PLANNED,
-            opening.kind,
-            opening.trigger,
-            "",
-            "",
-            opening.watermark,
-            opening.lease_token,
-            opening.tokens_before,
-            opening.messages_before,
-            opening.model,
-            opening.route,
-            now,
-            None,
-            conversation_id,
-        ),
+    _insert_pass(
+        connection,
+        **asdict(opening),
+        conversation_id=conversation_id,
+        status=PassStatus.PLANNED,
+        created_at=now,
     )
+
+
+def _insert_pass(connection: Connection, **columns: Any) -> None:
+    connection.execute(sql.NEW_PASS, {**_BLANK, **columns})
 
 
 def prepare_pass(connection: Connection, pass_id: str, plan: Mapping[str, Any]) -> None:
@@ -154,20 +157,18 @@ def note_unstarted(
         connection.execute(sql.FOLD, (detail, now, pass_id))
     else:
         pass_id = new_pass_id()
-        kept = (None,) * 3
-        connection.execute(
-            sql.NEW_PASS,
-            (
-                pass_id,
-                session_id,
-                status,
-                PassKind.SUMMARY,
-                trigger,
-                failure_class,
-                detail,
-                0,
-            )
-            + (*kept, "", "", now, now, conversation_id),
+        _insert_pass(
+            connection,
+            pass_id=pass_id,
+            conversation_id=conversation_id,
+            session_id=session_id,
+            status=status,
+            kind=PassKind.SUMMARY,
+            trigger=trigger,
+            failure_class=failure_class,
+            detail=detail,
+            created_at=now,
+            finished_at=now,
         )
     return decode_pass(connection.execute(sql.PASS_BY_ID, (pass_id,)).fetchone())
 

@@ -1,8 +1,8 @@
 """Full-text search over accepted rows.
 
-The index is not kept while rows are accepted: `index_pending` completes it after a turn and
-before a search, in short transactions that let appends through. Matches of the index are only
-candidates; each is checked against the row's text.
+The index is not kept while rows are accepted: `index_pending` completes it after a turn, in
+short transactions that let appends through, and a search looks through the few rows beyond it.
+What the index finds are only candidates; each is checked against the row's text.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ def _next_bodies(
 
 
 def drop_rows(connection: Connection, conversation_id: int, messages: list[Message]) -> None:
-    """Take rows out of the index, those that are in it, and move the mark below ids that may be
-    given again."""
+    """Take those of the rows that are indexed out of the index."""
     mark = connection.execute(_MARK).fetchone()[0]
     connection.executemany(
         _REMOVE,
@@ -138,7 +137,7 @@ def find_rows(
     """
     scope = None if session_id is None else conversation_of(connection, session_id)
     hits = (_hit(connection, query, row) for row in _candidates(connection, query, scope))
-    return list(islice((hit for hit in hits if hit is not None), limit))
+    return list(islice((hit for hit in hits if hit is not None), max(0, limit)))
 
 
 def _candidates(connection: Connection, query: Query, scope: int | None) -> Iterator[_Row]:

@@ -1,4 +1,4 @@
-"""The SQL text of the store, once. Placeholders are `?`; nothing here is special to SQLite.
+"""The SQL text of the store, once. Placeholders are `?` or `:name`; nothing is special to SQLite.
 
 Statements that make a row with a numeric id go through the driver's `insert_id`.
 
@@ -145,8 +145,10 @@ NEW_PASS: Final = """
 INSERT INTO compaction_passes (id, conversation_id, session_id, generation, status, kind, trigger,
     failure_class, detail, watermark, lease_token, tokens_before, messages_before, model, route,
     created_at, finished_at)
-SELECT ?, id, ?, generation, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
-FROM conversations WHERE id = ?"""
+SELECT :pass_id, id, :session_id, generation, :status, :kind, :trigger, :failure_class, :detail,
+    coalesce(:watermark, watermark), :lease_token, :tokens_before, :messages_before, :model,
+    :route, :created_at, :finished_at
+FROM conversations WHERE id = :conversation_id"""
 OPEN_PASS_OF: Final = """
 SELECT id, status FROM compaction_passes
 WHERE conversation_id = ? AND status IN ('planned', 'prepared')"""

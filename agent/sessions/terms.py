@@ -10,7 +10,7 @@ import re
 import unicodedata
 
 from agent.base.errors import UsageError
-from agent.base.messages import Message, text_of
+from agent.base.messages import Message, clean_text, text_of
 from agent.base.record import dataclass
 
 LARGEST_TEXT = 256 * 1024
@@ -43,7 +43,9 @@ class Query:
 
 def parse_query(text: str) -> Query:
     """Return what a query asks for. Raises: UsageError: it holds no word."""
-    needles = (fold_text(phrase or word.strip('"')) for phrase, word in _TERM.findall(text))
+    needles = (
+        fold_text(phrase or word.strip('"')) for phrase, word in _TERM.findall(clean_text(text))
+    )
     unique = tuple(dict.fromkeys(needle for needle in needles if needle.strip()))
     if not unique:
         raise UsageError(f"the search {text!r} holds no word; give one")

@@ -49,6 +49,8 @@ class SearchContract:
             ('say "hello" there', 'hello"', True),
             ("a 'quoted' AND word", "AND quoted", True),
             ("emoji 🎉🎉🎉 here", "🎉🎉🎉", True),
+            ("a \ud800bc lone", "\ud800bc", True),
+            ("nul a\x00bc", "a\x00bc", True),
         ],
     )
     def test_words_match_as_promised(
