@@ -198,7 +198,7 @@ class ContextCompressor:
                 summary_ms = int((time.monotonic() - started) * 1000)
                 candidate = _candidate(masked, cut, text, PassKind.SUMMARY)
                 reason = judge_text(
-                    text, _readable(covered), max_tokens=job.max_tokens
+                    text, _readable(rows), max_tokens=job.max_tokens, notes=previous
                 ) or judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget)
                 if not reason:
                     return _credit(candidate, attempt, tally, summary_ms)

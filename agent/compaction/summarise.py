@@ -148,12 +148,12 @@ class _Run:
         """Return one answer; a truncated or empty one is asked for once more with a larger cap."""
         text = fill(prompt, max_tokens=cap, focus=self.focus, **slots)
         try:
-            return self._call(text, cap)
+            return self._call(text, cap, slots["material"])
         except (SummaryTruncated, SummaryEmpty):
             if self.retried:
                 raise
             self.retried = True
-            return self._call(self._with_room_for(text, 2 * cap), 2 * cap)
+            return self._call(self._with_room_for(text, 2 * cap), 2 * cap, slots["material"])
 
     def _with_room_for(self, text: str, cap: int) -> str:
         """Return the request, its middle cut when the larger answer would not fit beside it."""
@@ -162,7 +162,8 @@ class _Run:
         tokens = estimate_text(text)
         return text if tokens <= room else clip(text, max(1, len(text) * room // tokens))
 
-    def _call(self, text: str, cap: int) -> str:
+    def _call(self, text: str, cap: int, material: str) -> str:
+        """Return the answer to one request, which is about `material`."""
         self._refuse_when_stopped()
         before, heard = self.tally.tokens_out, list[str]()
 
@@ -179,7 +180,7 @@ class _Run:
                 on_delta=hear,
             )
         except SummaryTruncated:
-            reason = judge_text("".join(heard), text, max_tokens=cap)
+            reason = judge_text("".join(heard), material, max_tokens=cap)
             if reason in HOPELESS:
                 raise TextRefused(reason) from None
             raise

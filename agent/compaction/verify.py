@@ -67,15 +67,16 @@ class TextRefused(HermesError):
         self.reason = reason
 
 
-def judge_text(text: str, source: str, *, max_tokens: int) -> str:
+def judge_text(text: str, source: str, *, max_tokens: int, notes: str = "") -> str:
     """Return why `text` cannot stand for `source`, or "" when it can.
 
+    `notes` are the earlier notes that it stands for too; it may carry them on word for word.
     Units: `max_tokens` is the summary budget.
     """
     tokens = estimate_text(text.strip())
     if not tokens:
         return EMPTY
-    wanted = estimate_text(source) * SHORT_SHARE
+    wanted = (estimate_text(source) + estimate_text(notes)) * SHORT_SHARE
     if tokens < min(max(wanted, SHORT_MIN_TOKENS), SHORT_MAX_TOKENS):
         return TOO_SHORT
     if tokens > LONG_FACTOR * max_tokens:
