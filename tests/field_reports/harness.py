@@ -89,6 +89,11 @@ class Bench:
         )
         store.create_session(session_id, "test")
 
+    @property
+    def compressor(self) -> Any:
+        """The engine, to set by hand what a test fixes."""
+        return self.agent.context_compressor
+
     # -- what the store holds ---------------------------------------------------------------
     def fill(self, messages: Iterable[Message]) -> list[Message]:
         """Accept messages without any turn."""

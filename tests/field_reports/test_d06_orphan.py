@@ -69,7 +69,7 @@ def pairs_of(request: RecordedRequest) -> tuple[list[str], list[str]]:
 def cut_before(bench: Bench, index: int) -> None:
     """Give the tail just the room that the rows from `index` on take."""
     tokens = [row["_tokens"] for row in bench.view]
-    bench.agent.context_compressor.tail_token_budget = sum(tokens[index:])
+    bench.compressor.tail_token_budget = sum(tokens[index:])
 
 
 def use_blind_engine(bench: Bench, index: int) -> None:
@@ -78,7 +78,7 @@ def use_blind_engine(bench: Bench, index: int) -> None:
     def compress(rows: list[Message], **_options: Any) -> Sequence[Message]:
         return [user("notes on the rows before"), *rows[index:]]
 
-    bench.agent.context_compressor.compress = compress
+    bench.compressor.compress = compress
 
 
 @pytest.fixture

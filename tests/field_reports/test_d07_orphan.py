@@ -6,7 +6,7 @@ import pytest
 
 from agent.base.messages import Message, call_ids
 from agent.testing.builders import assistant, call, result, user
-from agent.testing.stub_reply import Reply
+from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.tools.protocol import Access, Tool
 from agent.turn.request import LOST_RESULT
 from tests.field_reports.harness import SUMMARISER, SUMMARY, settings_for, small_talk, words
@@ -62,7 +62,7 @@ def open_after_crash(stub, open_bench):
     return open_one
 
 
-def results_of(request, call_id):
+def results_of(request: RecordedRequest, call_id: str) -> list[str]:
     return [m["content"] for m in request.messages if m.get("tool_call_id") == call_id]
 
 
@@ -93,7 +93,7 @@ def test_d07_a_call_without_result_gets_one_synthetic_result_and_is_not_run_agai
 
 def test_d07_the_tail_keeps_the_open_call_in_view_after_a_pass(open_after_crash):
     bench, _runs = open_after_crash([*small_talk(4, tokens=200), *TAILS["one call"]])
-    bench.agent.context_compressor.tail_token_budget = 1
+    bench.compressor.tail_token_budget = 1
     bench.agent.compress()
     assert len(bench.committed) == 1
     bench.agent.chat("what happened?")

@@ -73,7 +73,7 @@ def open_seam(stub, open_bench):
         bench = open_bench(setup, tools=[LOOK], session_id=f"s{next(_sessions)}")
         bench.fill([user("old request " + words(300)), assistant("old answer " + words(300))])
         rows = bench.fill(tail)
-        bench.agent.context_compressor.tail_token_budget = sum(row["_tokens"] for row in rows) + 40
+        bench.compressor.tail_token_budget = sum(row["_tokens"] for row in rows) + 40
         return bench
 
     return open_one
@@ -101,10 +101,10 @@ def test_d08_roles_alternate_after_passes_at_the_start_of_a_turn(stub, open_seam
     stub.script([], then=Reply(usage=None))
     bench = open_seam(tail)
     for number in range(passes):
-        bench.agent.context_compressor.threshold_tokens = 1
+        bench.compressor.threshold_tokens = 1
         newest = f"newest request {number}: " + words(200, f"turn {number}")
         assert bench.agent.chat(newest) == "ok"
-        bench.agent.context_compressor.threshold_tokens = WINDOW
+        bench.compressor.threshold_tokens = WINDOW
         assert len(bench.committed) == number + 1
         record = bench.committed[-1]
         assert (record.trigger, record.failure_class) == ("turn_start_threshold", "")
@@ -117,7 +117,7 @@ def test_d08_roles_alternate_after_passes_at_the_start_of_a_turn(stub, open_seam
 @pytest.mark.parametrize("tail", SEAMS.values(), ids=SEAMS)
 def test_d08_roles_alternate_after_passes_in_mid_loop(stub, open_seam, tail, passes):
     bench = open_seam(tail)
-    compressor = bench.agent.context_compressor
+    compressor = bench.compressor
     compressor.threshold_tokens = WINDOW
     looks = 0
 
