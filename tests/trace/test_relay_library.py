@@ -317,46 +317,6 @@ def test_scopes_that_were_left_open_are_closed_with_their_turn(
     ]
 
 
-def test_the_plugin_file_of_the_environment_gets_every_event(
-    registry: RelayHostRegistry,
-    coordinator: RelaySessionCoordinator,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plugins = tmp_path / "plugins.toml"
-    plugins.write_text(
-        f"""
-        version = 1
-        [[components]]
-        kind = "observability"
-        [components.config]
-        version = 4
-        [components.config.atof]
-        enabled = true
-        [[components.config.atof.sinks]]
-        type = "file"
-        output_directory = "{tmp_path}"
-        filename = "plugin.jsonl"
-        """,
-        "utf-8",
-    )
-    monkeypatch.setenv(relay_runtime.PLUGINS_VARIABLE, str(plugins))
-
-    lease = acquire(coordinator, "s1")
-    emit(payload("s1", "committed"))
-    coordinator.release_conversation(lease)
-    host = registry.for_profile()
-    assert isinstance(host, RelayRuntime)
-    host.shutdown()
-
-    lines = (tmp_path / "plugin.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(line)["name"] for line in lines] == [
-        "hermes.session",
-        "compaction",
-        "hermes.session",
-    ]
-
-
 def test_a_subscriber_that_blocks_for_ever_delays_no_pass(
     host: RelayRuntime, coordinator: RelaySessionCoordinator
 ) -> None:

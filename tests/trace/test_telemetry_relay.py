@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -119,6 +120,23 @@ def test_nothing_is_opened_where_relay_is_off(fake: FakeRelay) -> None:
     traced.close()
 
     assert fake.scope.calls == []
+
+
+@pytest.mark.parametrize("hanging", ["push", "event", "pop"])
+def test_ten_passes_with_a_relay_that_blocks_for_ever_lose_one_timeout_together(
+    fake: FakeRelay, monkeypatch: pytest.MonkeyPatch, hanging: str
+) -> None:
+    monkeypatch.setattr(relay_runtime, "SCOPE_OP_TIMEOUT", 0.3)
+    fake.scope.hanging.add(hanging)
+    traced = Telemetry(RELAY)
+
+    started = time.monotonic()
+    for number in range(10):
+        with traced.turn("s1", f"t{number}"):
+            traced.publish_pass(ledger_row())
+    traced.close()
+
+    assert 0.3 <= time.monotonic() - started < 0.6
 
 
 def test_two_agents_in_two_threads_keep_their_turns_apart(fake: FakeRelay) -> None:
