@@ -183,6 +183,28 @@ def test_ten_compactions_with_a_relay_that_blocks_for_ever_lose_one_timeout_toge
     assert faults() - before == (0 if hanging == "event" else 1)
 
 
+def test_a_mark_that_hung_is_the_last_of_the_process_on_any_host(
+    fake: FakeRelay,
+    registry: RelayHostRegistry,
+    coordinator: RelaySessionCoordinator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay_runtime, "SCOPE_OP_TIMEOUT", 0.1)
+    acquire(coordinator, "s1")
+    fake.scope.hanging.add("event")
+    with pytest.raises(TimeoutError, match=r"^Relay scope operation exceeded 0\.1 s$"):
+        mark("s1")
+
+    sound = FakeRelay()
+    host = RelayRuntime(sound, profile_key=relay_runtime.current_profile_key())
+    registry._hosts[host.profile_key] = host
+    acquire(coordinator, "s1")
+    assert mark("s1") is False
+    host.shutdown()
+
+    assert [call[0] for call in sound.scope.calls] == ["push", "pop"]
+
+
 def test_a_shutdown_after_a_hang_waits_for_nothing(
     fake: FakeRelay,
     registry: RelayHostRegistry,
