@@ -99,6 +99,13 @@ class Bench:
         """Accept messages without any turn."""
         return self.store.append(self.session_id, list(messages))
 
+    def fill_to(self, tokens: int, *, each: int = 150) -> None:
+        """Accept small talk until the view is estimated to take `tokens`."""
+        number = 0
+        while self.store.view(self.session_id).tokens < tokens:
+            number += 1
+            self.fill(small_talk(2, tokens=each, topic=f"talk {tokens} {number}"))
+
     @property
     def rows(self) -> list[Message]:
         """Every accepted message as it can be read back."""

@@ -47,12 +47,17 @@ def open_after_crash(stub, open_bench):
     def open_one(messages):
         stub.script([], model=SUMMARISER, then=Reply(text=SUMMARY))
         runs = []
+
+        def act(_arguments, _context):
+            runs.append("act")
+            return "done"
+
         tool = Tool(
             name="act",
             description="Does something that must not be done twice.",
             parameters={"type": "object", "properties": {}},
             access=Access.EXECUTE,
-            run=lambda _arguments, _context: runs.append("act") or "done",
+            run=act,
             describe=lambda _arguments: "act",
         )
         bench = open_bench(settings_for(stub.base_url, window_tokens=WINDOW), tools=[tool])
