@@ -150,6 +150,59 @@ def test_attempts_are_counted_by_outcome_and_class(collector: Collector) -> None
     ]
 
 
+AGENT = "invoke_agent hermes"
+CONVERSATION = {"gen_ai.conversation.id": "s1"}
+
+
+def tool_shape(name: str, call_id: str, size: int, **more: str) -> tuple[Any, ...]:
+    attributes = {
+        **CONVERSATION,
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": call_id,
+        "hermes.tool.bytes": size,
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+    return f"execute_tool {name}", AGENT, "SPAN_KIND_INTERNAL", bool(more), attributes
+
+
+CALL_SHAPE = (
+    "chat m",
+    AGENT,
+    "SPAN_KIND_CLIENT",
+    False,
+    {
+        **CONVERSATION,
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "models.example",
+        "gen_ai.request.model": "m",
+        "gen_ai.request.max_tokens": 512,
+        "gen_ai.response.model": "m-2026",
+        "gen_ai.response.id": "req-1",
+        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.input_tokens": 900,
+        "gen_ai.usage.output_tokens": 40,
+        "gen_ai.usage.cache_read.input_tokens": 800,
+        "gen_ai.usage.reasoning.output_tokens": 5,
+    },
+)
+TURN_SHAPE = (
+    AGENT,
+    "",
+    "SPAN_KIND_INTERNAL",
+    False,
+    {
+        **CONVERSATION,
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "hermes",
+        "hermes.turn.id": "t1",
+        "hermes.platform": "cli",
+        "hermes.turn.stop_reason": "stop",
+    },
+)
+
+
 def test_a_turn_holds_its_model_calls_tools_and_passes(collector: Collector) -> None:
     traced = tracing(collector)
     with traced.turn("s1", "t1") as turn:
@@ -164,66 +217,15 @@ def test_a_turn_holds_its_model_calls_tools_and_passes(collector: Collector) -> 
         turn.stop_reason = "stop"
     traced.close()
 
-    agent = "invoke_agent hermes"
-    conversation = {"gen_ai.conversation.id": "s1"}
-
-    def tool(name: str, call_id: str, size: int) -> dict[str, Any]:
-        return {
-            **conversation,
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
-            "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": call_id,
-            "hermes.tool.bytes": size,
-        }
-
     spans = [span for span in collector.spans() if span.name != "hermes.compaction"]
     assert [shape(span) for span in spans] == [
-        (
-            "chat m",
-            agent,
-            "SPAN_KIND_CLIENT",
-            False,
-            {
-                **conversation,
-                "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": "models.example",
-                "gen_ai.request.model": "m",
-                "gen_ai.request.max_tokens": 512,
-                "gen_ai.response.model": "m-2026",
-                "gen_ai.response.id": "req-1",
-                "gen_ai.response.finish_reasons": ["stop"],
-                "gen_ai.usage.input_tokens": 900,
-                "gen_ai.usage.output_tokens": 40,
-                "gen_ai.usage.cache_read.input_tokens": 800,
-                "gen_ai.usage.reasoning.output_tokens": 5,
-            },
-        ),
-        ("execute_tool read", agent, "SPAN_KIND_INTERNAL", False, tool("read", "c2", 10)),
-        (
-            "execute_tool shell",
-            agent,
-            "SPAN_KIND_INTERNAL",
-            True,
-            tool("shell", "c1", 20) | {"error.type": "tool_error"},
-        ),
-        (
-            agent,
-            "",
-            "SPAN_KIND_INTERNAL",
-            False,
-            {
-                **conversation,
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": "hermes",
-                "hermes.turn.id": "t1",
-                "hermes.platform": "cli",
-                "hermes.turn.stop_reason": "stop",
-            },
-        ),
+        CALL_SHAPE,
+        tool_shape("read", "c2", 10),
+        tool_shape("shell", "c1", 20, error_type="tool_error"),
+        TURN_SHAPE,
     ]
     [compaction] = [span for span in collector.spans() if span.name == "hermes.compaction"]
-    assert compaction.parent == agent
+    assert compaction.parent == AGENT
     assert "secret" not in repr([message.SerializeToString() for message in collector.traces])
 
 
