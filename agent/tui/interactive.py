@@ -169,7 +169,7 @@ class Terminal:
             leave=lambda: self._leave(0),
             busy=lambda: chat.busy,
             above=self._above,
-            toolbar=lambda: toolbar_text(self._footer, self.width),
+            toolbar=self._toolbar,
         )
         app = build_application(callbacks, list(slash.COMMANDS), self._input, self._output)
 
@@ -263,7 +263,7 @@ class Terminal:
             for text in queued[-INPUT_LINES:]
         ]
         if question:
-            parts.append(("class:question", question))
+            parts.append(("class:question", "\n".join(wrap(question, size.columns))))
         if activity:
             status = status_text(
                 activity, self._clock.monotonic() - since_s, stopping=self._stopping
@@ -273,6 +273,11 @@ class Terminal:
         for part in parts:
             separated += [("", "\n"), part] if separated else [part]
         return separated
+
+    def _toolbar(self) -> str:
+        with self._lock:
+            footer = dataclasses.replace(self._footer, queued=len(self._queued))
+        return toolbar_text(footer, self.width)
 
     # -- both ---------------------------------------------------------------------------------
     def _fit(self, text: str) -> str:

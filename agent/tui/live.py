@@ -22,7 +22,7 @@ class Footer:
 def toolbar_text(footer: Footer, width: int) -> str:
     """Return the toolbar for `width` cells: the meter first, then what still fits."""
     parts = []
-    if footer.used_tokens is not None:
+    if footer.used_tokens is not None and footer.usable_tokens:
         parts.append(meter_text(footer.used_tokens, footer.usable_tokens, width - 2))
     if footer.queued:
         parts.append(f"{footer.queued} queued")

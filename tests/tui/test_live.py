@@ -35,6 +35,7 @@ def test_the_toolbar_drops_from_the_right_what_does_not_fit(width: int, text: st
 
 def test_the_toolbar_of_a_new_session_shows_no_meter() -> None:
     assert toolbar_text(Footer("some-model", "20261130_1"), 80) == " some-model | 20261130_1"
+    assert toolbar_text(Footer("some-model", "20261130_1", 100), 80) == " some-model | 20261130_1"
 
 
 def test_the_status_says_how_to_stop() -> None:

@@ -234,7 +234,7 @@ def test_the_meter_is_shown_by_part() -> None:
 def test_the_ledger_is_a_table() -> None:
     rows = [PASS, changed(id="fedcba9876543210", status=PassStatus.BLOCKED, count=3)]
     assert [line.text for line in passes_table(rows, 72)] == [
-        "pass      status      kind               tokens  messages  reason",
+        "pass      status      kind               tokens  messages  reason      …",
         "01234567  committed   mechanical  2,702 → 1,430   31 → 12  summary_repe…",
         "fedcba98  blocked x3  mechanical  2,702 → 1,430   31 → 12  summary_repe…",
     ]
