@@ -1,6 +1,6 @@
 """Cold start beside a bare interpreter: import, construct, first turn; medians of paired runs.
 
-    python benchmarks/start.py [--rounds 15]
+python benchmarks/start.py [--rounds 15]
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from run_agent import AIAgent
 store = SessionDB(db_path=Path({folder!r}) / "state.db")
 agent = AIAgent(base_url={url!r}, model="stub", session_db=store, skip_memory=True)
 """
-TURN = CONSTRUCT + """
+TURN = (
+    CONSTRUCT
+    + """
 assert agent.chat("hello") == "hello to you"
 """
+)
 
 
 def run_ms(code: str) -> float:

@@ -50,9 +50,10 @@ def floor_ms(base_url: str, body: bytes, document: object) -> tuple[float, float
 
 def measure(count: int, rounds: int) -> None:
     """Print one line for conversations of `count` live messages."""
-    with tempfile.TemporaryDirectory() as folder, StubModelServer(
-        then=Reply(text="done"), strict=False, window_tokens=WINDOW
-    ) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        StubModelServer(then=Reply(text="done"), strict=False, window_tokens=WINDOW) as server,
+    ):
         store = SessionDB(db_path=Path(folder) / "state.db")
         model = ModelSettings(name="stub", base_url=server.base_url, context_length=WINDOW)
         settings = Settings(model=model, compression=CompressionSettings(threshold=0.85))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks. Instants that are stored are `now()`; durations are differences of `monotonic()`."""
+    """Two clocks: `now()` for instants that are stored, `monotonic()` for durations."""
 
     def now(self) -> float:
         """Return Unix epoch seconds."""

@@ -1,4 +1,4 @@
-"""The one event union. Terminal, web page, HTTP stream and chat platforms read these and nothing else.
+"""The one event union; terminal, web page, HTTP stream and chat platforms read nothing else.
 
 Each class is one JSON shape; `as_dict` gives it. Names and fields are fixed by the public
 interface; consumers ignore types they do not know.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, kw_only=False):
-        """Return the class with the methods of a standard dataclass; `frozen` sets each field once."""
+        """Return the class with a standard dataclass's methods; `frozen` sets fields once."""
 
         def wrap(cls: type) -> type:
             plain = dataclasses.dataclass(eq=False, repr=False, kw_only=kw_only)(cls)

@@ -14,7 +14,7 @@ class ModelSettings:
     name: str = ""
     """Model id that is sent to the endpoint; empty with no endpoint means the embedded model."""
     base_url: str = ""
-    """Root of an OpenAI-compatible API, such as `https://host/v1`; empty means the embedded model."""
+    """Root of an OpenAI-compatible API, as in `https://host/v1`; empty means the embedded model."""
     api_key: str = field(default="", repr=False)
     """Bearer key; empty sends no Authorization header."""
     api_mode: str = "chat_completions"
@@ -42,7 +42,7 @@ class CompressionSettings:
     enabled: bool = True
     """Off is obeyed on every path, also after an overflow."""
     threshold: float = 0.0
-    """Share of U (window less reserved output) at which a pass starts; 0 takes the built-in rule."""
+    """Share of U (window less reserved output) at which a pass starts; 0 is the built-in rule."""
     target_ratio: float = 0.50
     """Share of U that a pass brings the request down to."""
     max_attempts: int = 3
@@ -62,7 +62,7 @@ class AuxiliaryCompressionSettings:
     api_key: str = field(default="", repr=False)
     """Key of that endpoint; empty takes the main key when the endpoint is the main one."""
     context_length: int = 0
-    """Window of the summary model; 0 takes the main window on the same route, else the catalog's."""
+    """Window of the summary model; 0 takes the main one on the same route, else the catalog's."""
     first_token_timeout_seconds: float = 300.0
     """Limit for the first byte of a summary; 0 disables. Silence and total: `compression`."""
 

@@ -1,4 +1,4 @@
-"""The events of an attempt; their numbers come from the ledger row, so they equal what is stored."""
+"""The events of an attempt; their numbers come from the ledger row and equal what is stored."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ class AgentRuntime:
         self._provider = options.provider
         self._summarising: Provider | None = None
         self._tools: dict[str, Tool] | None = None
-        self.context_compressor = open_engine(settings.context.engine, settings.compression)
-        if isinstance(self.context_compressor, ContextCompressor):
+        self.context_compressor: Any = open_engine(settings.context.engine, settings.compression)
+        if isinstance(self.context_compressor, ContextCompressor) and self._store is not None:
             self.context_compressor.bind(self._store, self.session_id)
 
     @property
@@ -313,7 +313,7 @@ class AgentRuntime:
         engine = self.context_compressor
         if isinstance(engine, ContextCompressor):
             engine.update_window(self.window_tokens, self.reserve_tokens)
-            engine.bind(self._store, self.session_id)
+            engine.bind(self.store, self.session_id)
 
     def _summary_provider(self) -> Provider:
         """Return the summary model's provider: the main one unless another is named."""

@@ -48,7 +48,7 @@ def server():
 
 
 def run_until_killed(database: Path, base_url: str, after_rows: int, delay_s: float) -> list[str]:
-    """Start the child, kill it `delay_s` after it told of `after_rows` rows; return what it told."""
+    """Kill a child `delay_s` after it told of `after_rows` rows; return all that it told."""
     child = subprocess.Popen(
         [sys.executable, str(CHILD), str(database), base_url],
         stdout=subprocess.PIPE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +41,7 @@ def result(call: str, text: str = "found") -> Message:
     return {"role": "tool", "tool_call_id": call, "content": text}
 
 
-def shown(view: list[Message], **options: object) -> list[Message]:
+def shown(view: list[Message], **options: Any) -> list[Message]:
     return [wire_message(message) for message in shape(view, LIMITS, **options).messages]
 
 

@@ -1,4 +1,4 @@
-"""An attempt as a transaction: what the seed pins, and what the seed would let pass."""
+"""How an attempt that does not commit ends: stops, failures, refusals, and what they brake."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import copy
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.auxiliary_client import AuxiliaryExplicitCancellation
-from agent.base.errors import AuthError, OverloadError, UsageError
-from agent.base.messages import Message, wire_message
-from agent.base.settings import CompressionSettings, Settings
+from agent.base.errors import AuthError, OverloadError
+from agent.base.messages import Message
+from agent.base.settings import CompressionSettings
 from agent.conversation_compression import (
     STALL_INTERRUPTED_FAILURE_CLASS,
     CompressionCommitFence,
@@ -24,66 +21,8 @@ from agent.conversation_compression import (
     resolve_context_compression_timeouts,
 )
 from agent.sessions.records import PassStatus
-from agent.testing.builders import assistant, user
-from agent.testing.scripted import ScriptedProvider
-from hermes_state import SessionDB
-from run_agent import AIAgent
-
-SUMMARY = [user("[notes] the first eighteen messages were small talk"), user("m19")]
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[SessionDB]:
-    store = SessionDB(db_path=tmp_path / "state.db")
-    yield store
-    store.close()
-
-
-def make_agent(db: SessionDB, session_id: str = "s", **options: Any) -> AIAgent:
-    settings = Settings(
-        compression=CompressionSettings(
-            context_timeout_seconds=1.0, context_total_ceiling_seconds=10.0
-        )
-    )
-    options = {"provider": ScriptedProvider(), "settings": settings} | options
-    agent = AIAgent(session_db=db, session_id=session_id, skip_memory=True, **options)
-    db.create_session(session_id, source="test")
-    agent.context_compressor.threshold_tokens = 1_000
-    return agent
-
-
-def messages() -> list[Message]:
-    return [user(f"m{index}") for index in range(20)]
-
-
-def use_engine(agent: AIAgent, compress: Any) -> list[dict[str, Any]]:
-    """Replace the engine's `compress` on the instance and return the list of its calls."""
-    calls: list[dict[str, Any]] = []
-
-    def recorded(rows: list[Message], **options: Any) -> list[Message]:
-        calls.append(options)
-        return compress(rows, **options)
-
-    agent.context_compressor.compress = recorded
-    return calls
-
-
-def stop_after(idle_s: float, fence: CompressionCommitFence) -> Any:
-    def compress(rows: list[Message], **_options: Any) -> list[Message]:
-        rows[0]["content"] = "changed by the engine"
-        fence._last_progress = time.monotonic() - idle_s
-        raise AuxiliaryExplicitCancellation
-
-    return compress
-
-
-def state_of(db: SessionDB, session_id: str = "s") -> dict[str, Any]:
-    return {
-        "view": [wire_message(row) for row in db.view(session_id).messages],
-        "head": db.head(session_id),
-        "holder": db.get_compression_lock_holder(session_id),
-        "cooldown": db.get_compression_failure_cooldown(session_id),
-    }
+from agent.testing.builders import user
+from tests.attempts.harness import SUMMARY, make_agent, messages, state_of, stop_after, use_engine
 
 
 def test_a_stop_before_the_stall_limit_leaves_no_trace_but_its_ledger_row(db):
@@ -144,71 +83,6 @@ def test_a_longer_brake_is_never_shortened_and_takes_the_newest_error(db):
     assert after is not None
     assert after["cooldown_until"] == pytest.approx(before["cooldown_until"], abs=1)
     assert STALL_INTERRUPTED_FAILURE_CLASS in after["error"]
-
-
-def test_a_commit_accepts_the_pending_rows_and_covers_them_in_one_transaction(db):
-    agent = make_agent(db)
-    use_engine(agent, lambda rows, **_: [*SUMMARY[:1], *rows[18:]])
-    live = [{"role": "system", "content": "sys"}, *messages()]
-    given = copy.deepcopy(live)
-    result, prompt = compress_context(agent, live, "sys", approx_tokens=50_000)
-    assert prompt == "sys"
-    assert live == given
-    assert [wire_message(row) for row in result] == [*SUMMARY[:1], user("m18"), user("m19")]
-    assert [row["_seq"] for row in result] == [18, 19, 20]
-    accepted = db.accepted_rows("s", 1, 20)
-    assert [wire_message(row) for row in accepted] == messages()
-    [row] = db.passes("s")
-    assert row.status is PassStatus.COMMITTED
-    assert (row.messages_before, row.messages_after) == (20, 3)
-    assert row.receipt["covered"] == ""
-    assert db.check().problems == []
-
-
-def test_the_second_attempt_starts_from_the_stored_view_and_adds_the_new_rows(db):
-    agent = make_agent(db)
-    use_engine(agent, lambda rows, **_: [user(f"notes on {len(rows)}"), *rows[-2:]])
-    first, _ = compress_context(agent, messages(), "sys")
-    second, _ = compress_context(agent, [*first, assistant("hello"), user("m20")], "sys")
-    assert [wire_message(row) for row in second] == [
-        user("notes on 5"),
-        assistant("hello"),
-        user("m20"),
-    ]
-    assert db.passes("s")[-1].receipt["covered"] == "18-20"
-    assert db.check().problems == []
-
-
-def test_rows_accepted_while_the_engine_works_follow_the_summary(db):
-    agent = make_agent(db)
-    stored = db.append("s", messages())
-
-    def append_meanwhile(rows: list[Message], **_options: Any) -> list[Message]:
-        started = time.monotonic()
-        db.append_message("s", "user", "late")
-        assert time.monotonic() - started < 1.0
-        return [user("notes"), rows[-1]]
-
-    use_engine(agent, append_meanwhile)
-    result, _ = compress_context(agent, stored, "sys")
-    assert [wire_message(row) for row in result] == [user("notes"), user("m19"), user("late")]
-
-
-def test_pending_rows_are_not_accepted_when_another_row_came_first(db):
-    agent = make_agent(db)
-    db.append("s", messages())
-
-    def append_meanwhile(rows: list[Message], **_options: Any) -> list[Message]:
-        db.append_message("s", "user", "first come")
-        return [user("notes"), rows[-1]]
-
-    use_engine(agent, append_meanwhile)
-    live = [user("mine")]
-    result, _ = compress_context(agent, live, "sys")
-    assert result is live
-    assert [row["content"] for row in db.view("s").messages][-1] == "first come"
-    assert db.passes("s")[-1].status is PassStatus.SUPERSEDED
-    assert db.get_compression_failure_cooldown("s") is None
 
 
 @pytest.mark.parametrize(
@@ -342,78 +216,6 @@ def test_the_total_ceiling_ends_an_engine_that_trickles_for_ever(db):
     assert "context_total_ceiling_seconds" in row.detail
 
 
-def test_a_conversation_that_is_being_compacted_is_left_to_the_one_who_does_it(db):
-    agent = make_agent(db)
-    db.append("s", messages())
-    lease = db.acquire_lease("s")
-    assert lease is not None
-    calls = use_engine(agent, lambda rows, **_: rows)
-    live = messages()
-    assert compress_context(agent, live, "sys")[0] is live
-    assert calls == []
-    assert db.passes("s")[-1].failure_class == "lock_contended"
-    db.release_lease(lease)
-
-
-def test_compaction_that_is_switched_off_is_off_for_everybody(db):
-    agent = make_agent(db, settings=Settings(compression=CompressionSettings(enabled=False)))
-    calls = use_engine(agent, lambda rows, **_: rows)
-    compress_context(agent, messages(), "sys", force=True)
-    assert calls == []
-    assert db.passes("s")[-1].failure_class == "blocked:disabled"
-
-
-def test_a_preview_is_kept_and_committed_later_without_a_second_summary(db):
-    agent = make_agent(db)
-    db.append("s", messages())
-    calls = use_engine(agent, lambda rows, **_: [user("notes"), rows[-1]])
-    before = state_of(db)
-    record = agent.compress(preview=True)
-    assert record.status is PassStatus.PREPARED
-    assert state_of(db) == before
-    committed = agent.commit_prepared()
-    assert (committed.id, committed.status) == (record.id, PassStatus.COMMITTED)
-    assert len(calls) == 1
-    assert [wire_message(row) for row in db.view("s").messages] == [user("notes"), user("m19")]
-
-
-def test_an_automatic_pass_does_not_adopt_a_preview(db):
-    agent = make_agent(db)
-    db.append("s", messages())
-    calls = use_engine(agent, lambda rows, **_: [user("notes"), rows[-1]])
-    preview = agent.compress(preview=True)
-    compress_context(agent, [], "sys")
-    assert len(calls) == 2
-    assert db.pass_record(preview.id).status is PassStatus.SUPERSEDED
-
-
-def test_a_discarded_preview_changes_nothing_and_committing_it_is_an_error(db):
-    agent = make_agent(db)
-    db.append("s", messages())
-    use_engine(agent, lambda rows, **_: [user("notes"), rows[-1]])
-    before = state_of(db)
-    agent.compress(preview=True)
-    record = agent.discard_prepared()
-    assert record is not None
-    assert record.status is PassStatus.ABORTED
-    assert state_of(db) == before
-    with pytest.raises(UsageError, match="no prepared pass"):
-        agent.commit_prepared()
-
-
-def test_an_engine_gets_only_the_options_that_it_takes(db):
-    agent = make_agent(db)
-    seen: list[int | None] = []
-
-    def plain(messages: list[Message], current_tokens: int | None = None) -> list[Message]:
-        seen.append(current_tokens)
-        return messages
-
-    agent.context_compressor.compress = plain
-    compress_context(agent, messages(), "sys", approx_tokens=7)
-    assert seen == [7]
-
-
 def test_stalls_are_judged_by_the_fence_and_by_time_only_without_one():
     fence = CompressionCommitFence()
     long_ago = time.monotonic() - 5
@@ -426,7 +228,5 @@ def test_stalls_are_judged_by_the_fence_and_by_time_only_without_one():
 
 def test_the_total_limit_is_never_shorter_than_the_idle_limit():
     assert resolve_context_compression_timeouts() == (120.0, 600.0)
-    settings = CompressionSettings(
-        context_timeout_seconds=50.0, context_total_ceiling_seconds=20.0
-    )
+    settings = CompressionSettings(context_timeout_seconds=50.0, context_total_ceiling_seconds=20.0)
     assert resolve_context_compression_timeouts(settings) == (50.0, 50.0)
