@@ -7,10 +7,10 @@ Read next: `agent/pass_events.py`.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Container, Mapping
 from typing import Any
 
+from agent.base.ids import new_pass_id
 from agent.base.messages import clean_text
 from agent.base.record import dataclass
 
@@ -197,7 +197,7 @@ def _payload(form: _Form, record: Record, compression_count: int | None) -> Payl
         "overflow_reason": _word(record.get("overflow_reason"), OVERFLOW_REASONS),
         "outcome": outcome,
         "failure_class": failure_class,
-        "attempt_id": _name(record.get("attempt_id")) or uuid.uuid4().hex,
+        "attempt_id": _name(record.get("attempt_id")) or new_pass_id(),
         "session_id": _name(record.get("session_id")) or "",
         **counts,
         "tokens_reclaimed": _less(counts["tokens_before"], counts["tokens_after"]),

@@ -7,8 +7,8 @@ the collector does not take is counted. What is sent: `agent/telemetry.py`.
 from __future__ import annotations
 
 import logging
+import os
 import threading
-import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ class OtelPipeline:
             endpoint=f"{root}/v1/metrics" if root else None, timeout=EXPORT_TIMEOUT_S
         )
         resource = Resource.create(
-            {"service.name": SERVICE_NAME, "service.instance.id": uuid.uuid4().hex}
+            {"service.name": SERVICE_NAME, "service.instance.id": os.urandom(8).hex()}
         )
         self._tracers = TracerProvider(resource=resource)
         self._tracers.add_span_processor(BatchSpanProcessor(_counted(spans)))

@@ -12,7 +12,6 @@ import contextvars
 import importlib
 import os
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -88,7 +87,7 @@ class RelayRuntime:
     def __init__(self, relay: Any = None, *, profile_key: str | None = None) -> None:
         self.relay = importlib.import_module("nemo_relay") if relay is None else relay
         self.profile_key = profile_key or current_profile_key()
-        self.runtime_id = uuid.uuid4().hex
+        self.runtime_id = os.urandom(16).hex()
         self._breaker = Breaker(_calls, "Relay scope operation")
         self._sessions: dict[str, RelaySession] = {}
         self._plugins: HeldOpen | None = None
