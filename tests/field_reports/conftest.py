@@ -11,7 +11,10 @@ import pytest
 from agent.base.settings import Settings
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
+from tests.cli.conftest import hermes
 from tests.field_reports.harness import Bench
+
+__all__ = ["hermes"]
 
 OpenBench = Callable[..., Bench]
 

@@ -39,7 +39,7 @@ __all__ = ["SUMMARISER", "SUMMARY", "SUMMARY_OPENING"]
 
 
 def settings_for(
-    base_url: str,
+    endpoint: str,
     *,
     window_tokens: int,
     output_tokens: int = 0,
@@ -51,7 +51,7 @@ def settings_for(
     return Settings(
         model=ModelSettings(
             name=DEFAULT_MODEL,
-            base_url=base_url,
+            base_url=endpoint,
             api_key="stub-key",
             context_length=window_tokens,
             max_output_tokens=output_tokens,
