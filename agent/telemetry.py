@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,6 +116,7 @@ class Telemetry:
         self._turn: RelayTurnContext | None = None
         self._pipeline: OtelPipeline | None = None
         self._wants_otel = settings.otel
+        self._opening = threading.Lock()
         self._session_id = ""
         self._span: Span | None = None
         self._tools: dict[str, Span] = {}
@@ -276,10 +278,11 @@ class Telemetry:
     # -- spans --------------------------------------------------------------------------------
     def _otel(self) -> OtelPipeline | None:
         """Return the pipeline, opened at first use; it is tried once."""
-        if self._wants_otel and self._pipeline is None:
-            self._wants_otel = False
-            self._pipeline = open_pipeline(self._settings.otel_endpoint)
-        return self._pipeline
+        with self._opening:
+            if self._wants_otel:
+                self._wants_otel = False
+                self._pipeline = open_pipeline(self._settings.otel_endpoint)
+            return self._pipeline
 
     def _start_span(
         self, name: str, facts: dict[str, Any], *, is_call: bool = False
