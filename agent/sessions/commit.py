@@ -13,7 +13,7 @@ from agent.sessions.leases import require_token
 from agent.sessions.passes import closed_pass, pass_state
 from agent.sessions.places import read_head, read_pass_ids, read_view
 from agent.sessions.records import PassCommit, PassStatus, View
-from agent.sessions.rows import dump_json
+from agent.sessions.rows import dump_record
 from agent.sessions.sqlite import Connection
 
 
@@ -43,9 +43,9 @@ def draft_commit(commit: PassCommit) -> Draft:
         commit,
         [make_ready(message) for message in commit.pending],
         make_ready(commit.new_row.message) if commit.new_row else None,
-        [dump_json(dict(place.stub), "a stub") for place in commit.mask],
-        dump_json(dict(commit.receipt), "the receipt"),
-        dump_json(dict(commit.durations), "durations"),
+        [dump_record(place.stub, "a stub") for place in commit.mask],
+        dump_record(commit.receipt, "the receipt"),
+        dump_record(commit.durations, "durations"),
     )
 
 

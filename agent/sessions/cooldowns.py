@@ -7,9 +7,10 @@ from typing import Any
 
 import orjson
 
+from agent.base.messages import clean_text
 from agent.sessions import statements as sql
 from agent.sessions.records import Guards
-from agent.sessions.rows import dump_json
+from agent.sessions.rows import dump_record
 from agent.sessions.sqlite import Connection
 
 
@@ -22,7 +23,7 @@ def arm(
 ) -> None:
     """Arm the brake: the later deadline wins, the newest error stays."""
     connection.execute(
-        sql.ARM_COOLDOWN, (until, until, error or "", failure_class, conversation_id)
+        sql.ARM_COOLDOWN, (until, until, clean_text(error or ""), failure_class, conversation_id)
     )
 
 
@@ -59,7 +60,7 @@ def write_guards(connection: Connection, conversation_id: int, guards: Guards) -
             guards.failure_class,
         )
     if guards.health is not None:
-        health = dump_json(dict(guards.health), "the health record")
+        health = dump_record(guards.health, "the health record")
         connection.execute(sql.SET_HEALTH, (health, conversation_id))
 
 
@@ -75,7 +76,7 @@ def read_anchor(connection: Connection, conversation_id: int) -> dict[str, Any]:
 
 def write_anchor(connection: Connection, conversation_id: int, anchor: Mapping[str, Any]) -> None:
     """Replace the usage anchor."""
-    text = dump_json(dict(anchor), "the usage anchor")
+    text = dump_record(anchor, "the usage anchor")
     connection.execute(sql.SET_ANCHOR, (text, conversation_id))
 
 

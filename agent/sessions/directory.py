@@ -14,7 +14,7 @@ from agent.base.record import dataclass
 from agent.sessions import statements as sql
 from agent.sessions.places import unknown_session
 from agent.sessions.records import SessionRecord
-from agent.sessions.rows import dump_json
+from agent.sessions.rows import dump_record
 from agent.sessions.sqlite import Connection, insert_id
 
 _NAMED_SESSIONS = 5
@@ -49,11 +49,11 @@ def create_session(connection: Connection, new: NewSession, now: float) -> None:
             conversation_id,
             new.source,
             new.model,
-            dump_json(dict(new.model_config), "model_config"),
+            dump_record(new.model_config, "model_config"),
             new.parent_session_id,
             _clean(new.title),
             now,
-            dump_json(dict(new.origin), "origin"),
+            dump_record(new.origin, "origin"),
             _clean(new.cwd),
         ),
     )
@@ -127,7 +127,7 @@ def set_system_prompt(connection: Connection, session_id: str, system_prompt: st
 
 def end_session(connection: Connection, session_id: str, reason: str, now: float) -> None:
     """Stamp the end; the first stamp wins."""
-    if connection.execute(sql.END_SESSION, (now, reason, session_id)).rowcount == 0:
+    if connection.execute(sql.END_SESSION, (now, clean_text(reason), session_id)).rowcount == 0:
         read_session(connection, session_id)
 
 

@@ -10,7 +10,7 @@ import orjson
 
 from agent.base.errors import PassSuperseded, StoreError, UnknownPass, UsageError
 from agent.base.ids import new_pass_id
-from agent.base.messages import Message
+from agent.base.messages import Message, clean_text
 from agent.sessions import cooldowns
 from agent.sessions import statements as sql
 from agent.sessions.blobs import whole
@@ -24,7 +24,7 @@ from agent.sessions.records import (
     PassRecord,
     PassStatus,
 )
-from agent.sessions.rows import decode_row, dump_json
+from agent.sessions.rows import decode_row, dump_record
 from agent.sessions.sqlite import Connection
 
 _UNSTARTED = (PassStatus.SKIPPED, PassStatus.BLOCKED)
@@ -79,7 +79,7 @@ def _insert_pass(connection: Connection, **columns: Any) -> None:
 
 def prepare_pass(connection: Connection, pass_id: str, plan: Mapping[str, Any]) -> None:
     """Keep the plan of a `planned` pass."""
-    text = dump_json(dict(plan), f"the plan of pass {pass_id!r}")
+    text = dump_record(plan, f"the plan of pass {pass_id!r}")
     _require_change(connection, sql.PREPARE_PASS, (text, pass_id), pass_id)
 
 
@@ -118,13 +118,13 @@ def close_pass(connection: Connection, closing: PassClosing, now: float) -> None
             f"a pass cannot be closed as {closing.status!r}; use one of {[*map(str, _CLOSED)]}"
         )
     conversation_id = pass_state(connection, closing.pass_id)[1]
-    durations = dump_json(dict(closing.durations), "durations")
+    durations = dump_record(closing.durations, "durations")
     cursor = connection.execute(
         sql.CLOSE_PASS,
         (
             closing.status,
             closing.failure_class,
-            closing.detail,
+            clean_text(closing.detail),
             closing.cost,
             durations,
             now,
@@ -151,6 +151,7 @@ def note_unstarted(
             f"{status!r} is no status of an attempt that never began; "
             f"use one of {[*map(str, _UNSTARTED)]}"
         )
+    detail = clean_text(detail)
     conversation_id = conversation_of(connection, session_id)
     pass_id = _foldable(connection, conversation_id, status, failure_class)
     if pass_id is not None:

@@ -6,6 +6,7 @@ null, an unknown key) stands in `extra`, which wins when a row is read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -65,6 +66,11 @@ def dump_json(value: Any, what: str) -> str:
     if b"null" in text and orjson.loads(text) != value:
         raise UsageError(f"cannot store {what}: it holds NaN or infinity; pass plain JSON values")
     return text.decode()
+
+
+def dump_record(record: Mapping[str, Any], what: str) -> str:
+    """Return JSON text of a record of ours; its strings become storable as a message's do."""
+    return dump_json(clean_value(dict(record)), what)
 
 
 def encode_row(message: Message) -> EncodedRow:

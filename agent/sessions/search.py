@@ -7,6 +7,7 @@ What the index finds are only candidates; each is checked against the row's text
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
@@ -32,8 +33,10 @@ SCANNED_ROWS = 20_000
 """Newest rows that a search looks through when no word of it is long enough for the index."""
 LARGEST_BACKLOG = 1_000
 """Rows beyond the mark that a search looks through by itself; more are indexed first."""
-_BATCH_ROWS = 64
-_BATCH_CHARS = 96 * 1024
+_BATCH_ROWS = 32
+_BATCH_CHARS = 48 * 1024
+_PAUSE_S = 0.005
+"""Between two batches, so that a writer who polls for the lock finds it free."""
 
 _MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FROM search_mark"
 _SET_MARK = "UPDATE search_mark SET last_indexed_row = ?"
@@ -68,22 +71,29 @@ _Row = tuple[Any, ...]
 
 def backlog(database: SqliteDatabase) -> int:
     """Return about how many rows the index does not know yet."""
+    mark, newest = _read_marks(database)
+    return newest - mark
+
+
+def _read_marks(database: SqliteDatabase) -> tuple[int, int]:
     with database.read() as connection:
-        mark, newest = connection.execute(_MARK).fetchone()
-    rows: int = newest - mark
-    return max(0, rows)
+        marks: tuple[int, int] = connection.execute(_MARK).fetchone()
+    return marks
 
 
 def index_pending(database: SqliteDatabase) -> int:
-    """Index the rows accepted since the last call; return how many were new to the index."""
+    """Index the rows accepted until now that are not indexed yet; return how many."""
     indexed = 0
-    while backlog(database):
+    mark, last_wanted = _read_marks(database)
+    while mark < last_wanted:
         with database.write() as connection:
             mark, newest = connection.execute(_MARK).fetchone()
-            bodies, last = _next_bodies(connection, mark, newest)
+            bodies, mark = _next_bodies(connection, mark, newest)
             connection.executemany(_ADD, bodies)
-            connection.execute(_SET_MARK, (last,))
+            connection.execute(_SET_MARK, (mark,))
         indexed += len(bodies)
+        if mark < last_wanted:
+            time.sleep(_PAUSE_S)
     return indexed
 
 

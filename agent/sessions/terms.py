@@ -16,7 +16,8 @@ from agent.base.record import dataclass
 LARGEST_TEXT = 256 * 1024
 """Characters of one row that are searched."""
 _LARGEST_SNIPPET = 200
-_MOST_PIECES = 16
+_MOST_PIECES = 4
+_COMMON_FIRST = " etaoinshrdlucmfwypvbgkjqxz"
 _PAIR_MARK = "\ue000"
 _SCOPE_MARK = "\ue001"
 _SCOPE_BASE = 0xF0000
@@ -62,9 +63,14 @@ def fold_text(text: str) -> str:
 def _pieces_of(needle: str) -> list[str]:
     if len(needle) == 2 and _CJK_RUN.fullmatch(needle):
         return [needle + _PAIR_MARK]
-    count = len(needle) - 2
-    step = max(1, -(-count // _MOST_PIECES))
-    return [needle[start : start + 3] for start in range(0, count, step)]
+    pieces = [needle[start : start + 3] for start in range(len(needle) - 2)]
+    return sorted(dict.fromkeys(pieces), key=_rarity, reverse=True)[:_MOST_PIECES]
+
+
+def _rarity(piece: str) -> int:
+    """Return a rank by letters, higher for rarer: few rare pieces are looked up faster than all."""
+    ranks = map(_COMMON_FIRST.find, piece)
+    return sum(rank if rank >= 0 else len(_COMMON_FIRST) for rank in ranks)
 
 
 def scope_piece(conversation_id: int) -> str:

@@ -187,3 +187,25 @@ class LedgerContract:
         ):
             with pytest.raises(UnknownPass, match="'no-such'"):
                 call()
+
+    def test_odd_characters_in_texts_of_the_ledger_do_no_harm(
+        self, store: SessionStore, clock: FakeClock
+    ) -> None:
+        begin(store, 1)
+        odd, kept = "a\ud800b\x00c", "a\ufffdb\ufffdc"
+        lease = take_lease(store)
+        pass_id = open_pass(store, lease)
+        store.prepare_pass(pass_id, {"text": odd})
+        guards = Guards(cooldown_until=clock.now() + 60, cooldown_error=odd, health={"last": odd})
+        store.close_pass(PassClosing(pass_id, PassStatus.FAILED, "exception", odd, guards))
+        record = store.pass_record(pass_id)
+        assert (record.plan, record.detail) == ({"text": kept}, kept)
+        running = store.get_compression_failure_cooldown(SESSION)
+        assert running is not None
+        assert (running["error"], store.health(SESSION)) == (kept, {"last": kept})
+        noted = store.note_unstarted(
+            SESSION, status="skipped", failure_class="x", trigger="manual", detail=odd
+        )
+        assert noted.detail == kept
+        store.end_session(SESSION, odd)
+        assert store.session(SESSION).end_reason == kept
