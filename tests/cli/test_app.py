@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -130,3 +131,33 @@ def test_a_first_interrupt_stops_the_turn_and_the_answer_so_far_is_kept(
     assert (process.returncode, err) == (130, "hermes: the turn was stopped\n")
     assert request.done.wait(5)
     assert "half an answer that never ends".startswith(out.strip())
+
+
+def test_on_lines_a_first_interrupt_stops_the_turn_and_a_second_one_leaves(
+    stub: StubModelServer,
+) -> None:
+    never = Reply(text="never", before_first_byte_s=math.inf)
+    stub.script([never, Reply(text="second answer"), never])
+    process = subprocess.Popen(
+        [*HERMES, "chat", "--base-url", stub.base_url, "--model", "stub-model"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write("first\nsecond\nthird\n")
+    process.stdin.flush()
+    stub.wait_for_requests(1)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "hermes: the turn was stopped\n"
+    assert process.stdout.readline() == "second answer\n"
+    stub.wait_for_requests(3)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "hermes: the turn was stopped\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(15) == 130
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()

@@ -232,7 +232,7 @@ def test_another_session_is_opened_only_when_nothing_runs(sit: Seat) -> None:
     desk.send("/new")
     desk.see("'/new' has to wait: a turn or a pass is running; /stop ends it")
     held.set()
-    desk.see("done")
+    desk.see("done", "tokens, 1 %")
     desk.send("/title First talk")
     desk.see("title set: First talk")
     desk.send("/new")
