@@ -7,6 +7,7 @@ later digest merges them, and a reader can recall any row.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
@@ -42,7 +43,7 @@ _FILE_LINE = re.compile(r"- (.+?)((?: \[\d+\])*)")
 _PATH_KEYS = frozenset({"path", "file", "file_path", "filename", "paths", "target", "source"})
 _PATH = re.compile(r"(?<![\w/.:-])(?:\.{0,2}/)?(?:[\w.-]{1,80}/){1,12}[\w-][\w.-]{0,80}\.\w{1,8}\b")
 _ERROR = re.compile(
-    r"^.{0,200}\b(?:error|exception|traceback|failed|failure|fatal|denied|not found|panic)\b.*$",
+    r"^.{0,200}(?:error|exception|(?<!\b0 )failed|failure|fatal|denied|not found|panic)\b.*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _SCAN_CHARS = 20_000
@@ -151,22 +152,29 @@ def _how_to_read(rows: list[Message]) -> str:
 
 # -- composing ------------------------------------------------------------------------------------
 def _compose(lines: dict[str, list[str]], closing: str, max_tokens: int) -> str:
-    """Return title, sections and closing line within the budget."""
-    free = max_tokens - estimate_text(TITLE) - estimate_text(closing) - 4
-    if free < 0:
-        return ""
+    """Return title, sections and closing line within the budget; "" when there is no room."""
+    free = max_tokens - estimate_text(TITLE) - estimate_text(closing)
+    while free >= 0:
+        text = "\n\n".join([TITLE, *_sections_within(lines, free), closing])
+        excess = estimate_text(text) - max_tokens
+        if excess <= 0:
+            return text
+        free -= excess
+    return ""
+
+
+def _sections_within(lines: dict[str, list[str]], tokens: int) -> list[str]:
+    """Return the sections with their headings, each within its share and what others leave."""
     chosen: dict[str, list[str]] = {}
-    total = free
+    free, later = tokens, 1.0
     for name, share in SHARES.items():
-        later = sum(list(SHARES.values())[list(SHARES).index(name) + 1 :])
-        allowed = min(free, max(int(total * share), free - int(total * later)))
-        picked, used = _newest_within(name, lines[name], allowed)
+        later -= share
+        allowed = max(int(tokens * share), free - math.ceil(tokens * later))
+        picked, used = _newest_within(name, lines[name], min(free, allowed))
         if picked:
             chosen[name] = picked
             free -= used
-    parts = [TITLE]
-    parts += [f"## {name}\n" + "\n".join(chosen[name]) for name in ORDER if name in chosen]
-    return "\n\n".join([*parts, closing])
+    return [f"## {name}\n" + "\n".join(chosen[name]) for name in ORDER if name in chosen]
 
 
 def _newest_within(name: str, lines: list[str], tokens: int) -> tuple[list[str], int]:
@@ -181,10 +189,13 @@ def _newest_within(name: str, lines: list[str], tokens: int) -> tuple[list[str],
     for line in lines if name == EARLIER else reversed(lines):
         size = estimate_text(line + "\n")
         if used + size > tokens:
-            if not picked:
-                picked.append(_one_line(line, max(1, len(line) * (tokens - used) // size)))
+            beginning = line[: len(line) * (tokens - used) // size * 9 // 10]
+            if not picked and used + estimate_text(beginning + "…") < tokens:
+                picked.append(beginning + "…")
                 used = tokens
             break
         picked.append(line)
         used += size
+    if not picked:
+        return [], 0
     return (picked if name == EARLIER else picked[::-1]), used

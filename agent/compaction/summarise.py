@@ -70,19 +70,23 @@ def write_summary(
     """
     run = _Run(job, client, attempt, tally)
     try:
-        return run.write(1.0)
+        return run.write()
     except ContextOverflow as overflow:
         if run.retried:
             raise
         run.retried = True
-        return run.write(_share_that_fits(overflow))
+        run.window_tokens = _window_after(overflow, run.sent_tokens)
+        return run.write()
 
 
-def _share_that_fits(overflow: ContextOverflow) -> float:
-    """Return by how much requests must shrink, by the provider's own numbers when it gave them."""
+def _window_after(overflow: ContextOverflow, sent_tokens: int) -> int:
+    """Return the window, as we count, that a refused request of `sent_tokens` shows.
+
+    By the provider's own numbers when it gave them, else some way below what it refused.
+    """
     if overflow.limit_tokens and overflow.request_tokens:
-        return min(0.9, 0.9 * overflow.limit_tokens / overflow.request_tokens)
-    return 0.5
+        return sent_tokens * overflow.limit_tokens // overflow.request_tokens
+    return sent_tokens * 6 // 10
 
 
 @dataclass
@@ -92,36 +96,38 @@ class _Run:
     attempt: AttemptContext
     tally: Tally
     retried: bool = False
+    sent_tokens: int = 0
+    window_tokens: int = field(init=False)
     focus: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.window_tokens = self.client.window_tokens
         self.focus = clip(redact(self.job.focus), FOCUS_MAX_CHARS)
 
-    def write(self, share: float) -> str:
-        """Return the summary from requests of at most `share` of the summariser's room."""
+    def write(self) -> str:
+        """Return the summary from requests that fit `window_tokens`."""
         job = self.job
         previous = redact(job.previous)
         lines = lines_of(job.rows)
-        cap = min(job.max_tokens, int(self.client.window_tokens * OUTPUT_SHARE))
+        cap = min(job.max_tokens, int(self.window_tokens * OUTPUT_SHARE))
         prompt = Prompt.UPDATE if previous else Prompt.SUMMARY
-        room = self._room(prompt, cap, share) - estimate_text(previous)
+        room = self._room(prompt, cap) - estimate_text(previous)
         if sum(line.tokens for line in lines) > room:
-            return self._write_in_parts(lines, previous, cap, share)
+            return self._write_in_parts(lines, previous, cap)
         self.tally.chunks = 1
         material = "\n".join(pack(lines, piece_tokens=room, max_pieces=1))
         return self._ask(prompt, cap, material=material, previous=previous)
 
-    def _write_in_parts(self, lines: list[Line], previous: str, cap: int, share: float) -> str:
+    def _write_in_parts(self, lines: list[Line], previous: str, cap: int) -> str:
         if previous:
             tokens = estimate_text(previous) + _MESSAGE_TOKENS
             lines = [Line("[earlier notes]", previous, tokens, speech=True), *lines]
-        window = int(self.client.window_tokens * share)
-        join_room = self._room(Prompt.JOIN, cap, share)
-        part_cap = min(cap, int(self.client.window_tokens * PART_OUTPUT_SHARE))
-        wanted = math.ceil(sum(line.tokens for line in lines) / window) + 1
+        join_room = self._room(Prompt.JOIN, cap)
+        part_cap = min(cap, int(self.window_tokens * PART_OUTPUT_SHARE))
+        wanted = math.ceil(sum(line.tokens for line in lines) / self.window_tokens) + 1
         pieces = pack(
             lines,
-            piece_tokens=self._room(Prompt.CHUNK, part_cap, share),
+            piece_tokens=self._room(Prompt.CHUNK, part_cap),
             max_pieces=min(wanted, max(2, join_room // PART_OUTPUT_MIN_TOKENS)),
         )
         self.tally.chunks = len(pieces)
@@ -137,12 +143,11 @@ class _Run:
         material = "\n".join(pack(notes, piece_tokens=join_room, max_pieces=1))
         return self._ask(Prompt.JOIN, cap, material=material, parts=parts)
 
-    def _room(self, prompt: Prompt, cap: int, share: float) -> int:
+    def _room(self, prompt: Prompt, cap: int) -> int:
         """Return the tokens of material that a request can carry beside prompt and answer."""
-        window = self.client.window_tokens
-        free = window - int(window * MARGIN_SHARE) - cap - _MESSAGE_TOKENS
+        free = int(self.window_tokens * (1 - MARGIN_SHARE)) - cap - _MESSAGE_TOKENS
         free -= estimate_text(template(prompt)) + estimate_text(self.focus)
-        return max(PIECE_MIN_TOKENS, int(free * share))
+        return max(PIECE_MIN_TOKENS, free)
 
     def _ask(self, prompt: Prompt, cap: int, **slots: str) -> str:
         """Return one answer; a truncated or empty one is asked for once more with a larger cap."""
@@ -157,8 +162,7 @@ class _Run:
 
     def _with_room_for(self, text: str, cap: int) -> str:
         """Return the request, its middle cut when the larger answer would not fit beside it."""
-        window = self.client.window_tokens
-        room = window - int(window * MARGIN_SHARE / 2) - cap
+        room = int(self.window_tokens * (1 - MARGIN_SHARE / 2)) - cap
         tokens = estimate_text(text)
         return text if tokens <= room else clip(text, max(1, len(text) * room // tokens))
 
@@ -172,6 +176,7 @@ class _Run:
             self.attempt.on_progress(before + sum(map(len, heard)) // 4)
 
         self.tally.calls += 1
+        self.sent_tokens = estimate_text(text) + cap
         try:
             reply = self.client.summarise(
                 [{"role": "user", "content": text}],
