@@ -31,15 +31,10 @@ _UNSTARTED = (PassStatus.SKIPPED, PassStatus.BLOCKED)
 _CLOSED = (PassStatus.ABORTED, PassStatus.FAILED, PassStatus.SUPERSEDED)
 _NAMED_PASSES = 5
 _BLANK: Mapping[str, Any] = {
-    "failure_class": "",
-    "detail": "",
-    "watermark": None,
-    "lease_token": None,
-    "tokens_before": None,
-    "messages_before": None,
-    "model": "",
-    "route": "",
-    "finished_at": None,
+    **dict.fromkeys(("failure_class", "detail", "model", "route"), ""),
+    **dict.fromkeys(
+        ("watermark", "lease_token", "tokens_before", "messages_before", "finished_at")
+    ),
 }
 """What a new ledger row holds unless told otherwise; no watermark means the conversation's."""
 
