@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from agent.base.messages import Message
-from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
 from agent.sessions import statements as sql
 from agent.sessions.blobs import Blob, pack_result, show_excerpt, store_blob
@@ -14,8 +14,7 @@ from agent.sessions.rows import EncodedRow, Values, encode_row
 from agent.sessions.sqlite import Connection, insert_id
 
 
-@dataclass(frozen=True)
-class Incoming:
+class Incoming(NamedTuple):
     """A message made ready outside the transaction: encoded, counted, compressed.
 
     `tokens` is 0 beside a blob, whose excerpt is not known before its seq is.
@@ -26,8 +25,7 @@ class Incoming:
     blob: Blob | None
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where and when a row comes into being, and which kind of row it is."""
 
     session_id: str

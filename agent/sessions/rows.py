@@ -7,13 +7,12 @@ null, an unknown key) stands in `extra`, which wins when a row is read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from agent.base.errors import UsageError
 from agent.base.messages import Message, clean_value, text_of
-from agent.base.record import dataclass
 
 STORE_KEYS = frozenset(
     (
@@ -46,8 +45,7 @@ Values = tuple[str | None, ...]
 usage: in the order of the columns of `messages`."""
 
 
-@dataclass(frozen=True)
-class EncodedRow:
+class EncodedRow(NamedTuple):
     """A message on its way in: cleaned, and as column values."""
 
     message: Message
