@@ -152,13 +152,14 @@ class _Run:
     def _ask(self, prompt: Prompt, cap: int, **slots: str) -> str:
         """Return one answer; a truncated or empty one is asked for once more with a larger cap."""
         text = fill(prompt, max_tokens=cap, focus=self.focus, **slots)
+        source = "" if prompt is Prompt.JOIN else slots["material"]
         try:
-            return self._call(text, cap, slots["material"])
+            return self._call(text, cap, source)
         except (SummaryTruncated, SummaryEmpty):
             if self.retried:
                 raise
             self.retried = True
-            return self._call(self._with_room_for(text, 2 * cap), 2 * cap, slots["material"])
+            return self._call(self._with_room_for(text, 2 * cap), 2 * cap, source)
 
     def _with_room_for(self, text: str, cap: int) -> str:
         """Return the request, its middle cut when the larger answer would not fit beside it."""
@@ -166,8 +167,8 @@ class _Run:
         tokens = estimate_text(text)
         return text if tokens <= room else clip(text, max(1, len(text) * room // tokens))
 
-    def _call(self, text: str, cap: int, material: str) -> str:
-        """Return the answer to one request, which is about `material`."""
+    def _call(self, text: str, cap: int, source: str) -> str:
+        """Return the answer to one request; `source` is what it must not give back as it stands."""
         self._refuse_when_stopped()
         before, heard = self.tally.tokens_out, list[str]()
 
@@ -185,7 +186,7 @@ class _Run:
                 on_delta=hear,
             )
         except SummaryTruncated:
-            reason = judge_text("".join(heard), material, max_tokens=cap)
+            reason = judge_text("".join(heard), source, max_tokens=cap)
             if reason in HOPELESS:
                 raise TextRefused(reason) from None
             raise

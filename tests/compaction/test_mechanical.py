@@ -60,7 +60,7 @@ def test_an_earlier_summary_is_carried_on_under_a_heading_of_its_own():
     digest = write_digest(rows_of_work(), [earlier], 1_000)
     start = digest.index("## Earlier summary\n")
     assert digest[start:].startswith(
-        "## Earlier summary\n### Done\n- [3] The port was changed.\n### Values\nPort 5433.\n\n## Req"
+        "## Earlier summary\n### Done\n- [3] The port was changed.\n### Values\nPort 5433.\n\n"
     )
     assert digest.endswith('recall(rows="1-16").')
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 GOOD = {
     "repair of a parser": """\
 ## Current request and state
-Making `tests/test_dates.py` green; two of three tests pass, `test_empty_field` still fails at line 48.
+Making `tests/test_dates.py` green; two of three tests pass, `test_empty_field` still fails at \
+line 48.
 ## Standing instructions
 "Never touch the fixtures." "Keep Python 3.11 compatible."
 ## Done
@@ -14,7 +15,8 @@ Making `tests/test_dates.py` green; two of three tests pass, `test_empty_field` 
 ## Decisions
 Dates stay naive because the legacy report compares them as text; time zones were ruled out [16].
 ## Errors and fixes
-`ValueError: unconverted data remains: 00Z` came from the trailing zone; it is cut off before parsing.
+`ValueError: unconverted data remains: 00Z` came from the trailing zone; it is cut off before \
+parsing.
 ## Values
 Test database: port 5433 (5432 before). Sample order id: ORD-20931.""",
     "many files with one prefix": """\
@@ -34,7 +36,8 @@ Test database: port 5433 (5432 before). Sample order id: ORD-20931.""",
 Whether xml.py has users outside; nobody answered.""",
     "a chat about a journey": """\
 ## Current request and state
-The user (Ines) plans a journey to Norway from 3 to 12 June with two children; flights to Bergen are booked, hotels are not.
+The user (Ines) plans a journey to Norway from 3 to 12 June with two children; flights to Bergen \
+are booked, hotels are not.
 ## Standing instructions
 No night trains. At most 180 euros a night. Vegetarian food for one child.
 ## Done
@@ -66,7 +69,8 @@ Das Backup-Skript `sichern.sh` soll nachts um 2 Uhr laufen; der Eintrag in der c
 ## Dauerhafte Wünsche
 Keine Daten ausserhalb von /srv speichern. Antworten auf Deutsch.
 ## Erledigt
-- Am 30.11. wurde `sichern.sh` auf rsync umgestellt und einmal von Hand ausgeführt: 14 GB in 6 Minuten [22].
+- Am 30.11. wurde `sichern.sh` auf rsync umgestellt und einmal von Hand ausgeführt: 14 GB in 6 \
+Minuten [22].
 - Der alte Ordner /srv/alt wurde auf Wunsch gelöscht [25].
 ## Fehler
 `rsync error: some files vanished (code 24)` ist harmlos und wird abgefangen.
@@ -79,10 +83,12 @@ user leaned to it without having decided.
 ## Values
 Budget 450 euros; needs a headphone socket.""",
     "plain prose without headings": """\
-The user asked for a comparison of message queues for a service that handles about 300 jobs a second.
+The user asked for a comparison of message queues for a service that handles about 300 jobs a \
+second.
 RabbitMQ, NATS and a plain PostgreSQL table were discussed. PostgreSQL was chosen on 2026-11-20
 because the team already runs it and jobs must be written in the same transaction as the order [11];
-SKIP LOCKED was shown, and a first version stands in jobs/worker.py. A load test reached 1,150 jobs a
+SKIP LOCKED was shown, and a first version stands in jobs/worker.py. A load test reached 1,150 \
+jobs a
 second with eight workers. Still open: how failed jobs are retried, and who is paged. The user wants
 short answers and no new dependency.""",
     "a table of measurements": """\
@@ -96,7 +102,8 @@ Four settings were measured on the build machine, three runs each [40-52].
 | -O2, no cache | 301 s | 3.8 GB |
 | -O2, ccache | 88 s | 3.9 GB |
 ## Decisions
--O2 with ccache for nightly builds, -O0 with ccache for pull requests; distcc was ruled out since the
+-O2 with ccache for nightly builds, -O0 with ccache for pull requests; distcc was ruled out since \
+the
 second machine is on another network.
 ## Open questions
 Why the linker needs 3 GB even without debug information.""",
@@ -113,7 +120,8 @@ Release 2.4 is being prepared; the changelog is written, the tag is not set beca
 ## Decisions
 No support for Python 3.9 any more, because tomllib is needed; the user agreed [18].
 ## Errors and fixes
-`error: can't find Rust compiler` on macOS: unsolved; pinning cryptography to 42.0 is being tried.""",
+`error: can't find Rust compiler` on macOS: unsolved; pinning cryptography to 42.0 is being \
+tried.""",
     "what a support agent did": """\
 ## Current request and state
 Customer 40117 (Ms Okafor) reports a double charge of 59.90 on 12 November; the second charge was
@@ -143,8 +151,10 @@ A question about Rome's past.
 
 That's all I can give you.""",
     "describes notes": """\
-The notes are in the format of what are called "Note-based system" (BBS) and are very similar to the \
-previous notes. The new notes are in the format of the previous notes, which is in the format of what \
+The notes are in the format of what are called "Note-based system" (BBS) and are very similar to \
+the \
+previous notes. The new notes are in the format of the previous notes, which is in the format of \
+what \
 are called "Note-based system" (BBS).
 
 The new notes are written in the format of what are called "Note-based system" (BBS).""",
@@ -172,13 +182,18 @@ The material is: [1 user] Please tell me about planning a garden with tomatoes. 
 friend, file number 8364.
 [2 assistant] Rome was founded in 753 BC by tradition; the republic began in 509 BC and Augustus \
 became emperor in 27 BC.
-The text is: [1 user] Please tell me about how bread rises. I need it for a friend, file number 1464.
-[8 assistant] Yeast eats sugar in the dough and gives off carbon dioxide, which gluten traps. Let it \
+The text is: [1 user] Please tell me about how bread rises. I need it for a friend, file number \
+1464.
+[8 assistant] Yeast eats sugar in the dough and gives off carbon dioxide, which gluten traps. Let \
+it \
 rise for 90 minutes at 26 degrees.
-The text is: [3 user] Please tell me about how bread rises. I need it for a friend, file number 1464.
-[7 assistant] Yeast eats sugar in the dough and gives off carbon dioxide, which gluten traps. Let it \
+The text is: [3 user] Please tell me about how bread rises. I need it for a friend, file number \
+1464.
+[7 assistant] Yeast eats sugar in the dough and gives off carbon dioxide, which gluten traps. Let \
+it \
 rise for 90 minutes at 26 degrees.
-The text is: [8 user] Please tell me about how bread rises. I need it for a friend, file number 1464.""",
+The text is: [8 user] Please tell me about how bread rises. I need it for a friend, file number \
+1464.""",
     "the prompt and then the material": """\
 ## Current request and state
 What is being worked on, how far it is, what the next step was going to be.
@@ -192,7 +207,8 @@ What was decided, why, and what was ruled out.
 Material, from the oldest row to the newest:
 <material>
 [1 user] Please tell me about how bread rises. I need it for work, file number 5121.
-[2 assistant] Yeast eats sugar in the dough and gives off carbon dioxide, which gluten traps. Let it \
+[2 assistant] Yeast eats sugar in the dough and gives off carbon dioxide, which gluten traps. Let \
+it \
 rise for 90 minutes at 26 degrees.
 [3 user] Please tell me about writing a cover letter. I need it for school, file number 8056.
 [4 assistant] Rome was founded by tradition in 753 BC,""",
@@ -211,24 +227,35 @@ The material is:
 - [2 assistant] Quicksort takes n log n on average, merge sort always; insertion sort is good for \
 short lists.
 - [3 user] Please tell me about learning to play chess. I need it for the school, file number 2854.
-- [4 assistant] Learn the moves, then tactics such as forks and pins, and play slow games of 15 minutes.
-- [6 user] Please tell me about learning to play a new game of chess. I need it for the school, file \
+- [4 assistant] Learn the moves, then tactics such as forks and pins, and play slow games of 15 \
+minutes.
+- [6 user] Please tell me about learning to play a new game of chess. I need it for the school, \
+file \
 number 2854.""",
     "fluent and going round": """\
-The user's newest message is kept elsewhere; no greeting or comment will be made. The material below \
-describes what has been done to the user's file number 3385, which they are not allowed to do anything \
-about. They have a choice of how to proceed with their work and decide whether to continue working on \
+The user's newest message is kept elsewhere; no greeting or comment will be made. The material \
+below \
+describes what has been done to the user's file number 3385, which they are not allowed to do \
+anything \
+about. They have a choice of how to proceed with their work and decide whether to continue \
+working on \
 it or stop.
 The user is asked for information about sorting algorithms; this can be found in the list that \
-follows. The user needs to know what was decided by tradition; this will only happen if they are not \
-allowed to do anything else. They need to learn how vaccines work, which is explained later. The user \
+follows. The user needs to know what was decided by tradition; this will only happen if they are \
+not \
+allowed to do anything else. They need to learn how vaccines work, which is explained later. The \
+user \
 has a choice of fixing their leaky tap and taking it apart again; there is no comment about this \
 process being done in the list that follows.
-The user's file number 3385 needs to be closed by removing the washer of 12 mm from the handle, which \
-will only happen if they are not allowed to do anything else. The user has a choice of how to proceed \
+The user's file number 3385 needs to be closed by removing the washer of 12 mm from the handle, \
+which \
+will only happen if they are not allowed to do anything else. The user has a choice of how to \
+proceed \
 with their work; this can only happen when they have no other options available.
-The user's file number 7113 needs to be replaced by another file number that is different from the one \
-used for previous days, which will only happen if they are not allowed to do anything else. The user \
+The user's file number 7113 needs to be replaced by another file number that is different from \
+the one \
+used for previous days, which will only happen if they are not allowed to do anything else. The \
+user \
 has a choice of how to close their valve; this can only happen when they have no other options \
 available.""",
 }

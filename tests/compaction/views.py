@@ -56,7 +56,7 @@ _texts = st.sampled_from(["ok", "yes", "please fix port 5433", "why?", "word " *
 
 @st.composite
 def views(draw: st.DrawFn, max_turns: int = 7) -> list[Message]:
-    """Draw stored views: turns with tool rounds, reused call ids, late users, lost results, kinds."""
+    """Draw stored views: tool rounds, reused call ids, late users, lost results, summaries."""
     rows: list[Message] = []
     for _ in range(draw(st.integers(0, max_turns))):
         rows.append(draw(st.sampled_from([user(draw(_texts)), user("   "), summary_row()])))
