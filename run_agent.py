@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from agent.agent_runtime_helpers import note_turn_persisted, note_turn_start
 from agent.base.errors import HermesError, UsageError
 from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
 from agent.base.ids import new_turn_id
@@ -28,8 +29,9 @@ from agent.tools.recall import recall_rows
 from agent.turn.host import Turn, TurnResult, UsageTotals
 from agent.turn.loop import run_turn
 from agent.turn.meter import ContextMeter, measure
+from agent.turn.options import AgentOptions, with_model
 from agent.turn.reader import StoredRows
-from agent.turn.runtime import AgentOptions, AgentRuntime, with_model
+from agent.turn.runtime import AgentRuntime
 
 __all__ = ["AIAgent", "ContextMeter", "TurnResult", "UsageTotals"]
 
@@ -144,7 +146,10 @@ class AIAgent(AgentRuntime):
         """Close the prepared pass, if there is one, and return its ledger row."""
         with self._turn_lock:
             self._open_session()
-            return discard_prepared(self)
+            record = discard_prepared(self)
+            if record is not None:
+                self.publish_pass(record)
+            return record
 
     def recall(
         self, query: str | None = None, rows: str | None = None, budget_tokens: int = 2000
@@ -188,6 +193,8 @@ class AIAgent(AgentRuntime):
     def close(self) -> None:
         """Stop what runs and close connections; the store too when the agent opened it."""
         self.interrupt()
+        if self._telemetry is not None:
+            self._telemetry.close()
         self._close_providers()
         if self.options.session_db is None and self._store is not None:
             self._store.close()
@@ -197,9 +204,13 @@ class AIAgent(AgentRuntime):
         """Run the turn that begins with the user row `first_seq`."""
         turn = Turn(id=new_turn_id(), first_seq=first_seq)
         self._turn = turn
+        note_turn_start(self, turn.id)
         try:
             self.emit(TurnStarted())
-            ending = run_turn(self, turn)
+            with self.traced_turn(turn) as trace:
+                ending = run_turn(self, turn)
+                if trace is not None:
+                    trace.stop_reason = ending.stop_reason
             self.emit(TurnFinished(final_text=ending.final_text, stop_reason=ending.stop_reason))
         except HermesError as error:
             self.emit(ErrorRaised(failure_class=error.failure_class, text=str(error)))
@@ -209,6 +220,7 @@ class AIAgent(AgentRuntime):
             turn.cancel.cancel()
             raise
         finally:
+            note_turn_persisted(self)
             self._turn = None
         self.store.index_pending()
         return TurnResult(

@@ -143,21 +143,27 @@ def run_attempt(
     inputs = copy_inputs(view, pending)
     admission, refusal = admit(agent, request, inputs)
     if refusal is not None:
+        agent.publish_pass(refusal)
         return Attempted(refusal)
     _idle_s, total_s = resolve_context_compression_timeouts(agent.settings.compression)
     lease = store.acquire_lease(agent.session_id, ceiling_s=total_s + LEASE_GRACE_S)
     if lease is None:
-        return Attempted(note_unstarted(agent, request, PassStatus.SKIPPED, "lock_contended"))
+        contended = note_unstarted(agent, request, PassStatus.SKIPPED, "lock_contended")
+        agent.publish_pass(contended)
+        return Attempted(contended)
     fence = request.fence or CompressionCommitFence(clock=agent.clock)
     if total_s > 0 and not request.preview:
         fence.set_total_ceiling_seconds(total_s)
     agent.fences.append(fence)
+    ended: list[PassRecord] = []
     try:
-        attempt = _Attempt(agent, request, fence, lease, view.watermark, pending, inputs)
+        attempt = _Attempt(agent, request, fence, lease, view.watermark, pending, inputs, ended)
         return attempt.run(model_free=admission is Admission.MODEL_FREE)
     finally:
         agent.fences.remove(fence)
         store.release_lease(lease)
+        for row in ended:
+            agent.publish_pass(row, focused=request.focus is not None)
 
 
 def commit_prepared(agent: CompressionHost) -> Attempted:
@@ -181,6 +187,7 @@ class _Attempt:
     watermark: int
     pending: Sequence[Message]
     inputs: list[Message]
+    ended: list[PassRecord]
     pass_id: str = field(default_factory=new_pass_id)
     started_at: float = field(default_factory=time.monotonic)
     tokens_out: int = 0
@@ -226,6 +233,7 @@ class _Attempt:
         if wanted and not self.pending and plan.still_holds(self.inputs):
             return record
         store.close_pass(PassClosing(record.id, PassStatus.SUPERSEDED, "attempt_superseded"))
+        self.ended.append(store.pass_record(record.id))
         return None
 
     # -- plan, summarise, verify ---------------------------------------------------------------
@@ -298,8 +306,10 @@ class _Attempt:
             self._close(error)
             if not isinstance(error, SETTLED):
                 raise
-        ledger = self.agent.store.pass_record(self.pass_id)
-        tell_finished(self.agent, ledger, time.monotonic() - self.started_at)
+        finally:
+            self.ended.append(self.agent.store.pass_record(self.pass_id))
+        ledger = self.ended[-1]
+        tell_finished(self.agent, ledger)
         return Attempted(ledger, view)
 
     def _commit(self, plan: Plan) -> View | None:

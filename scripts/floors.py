@@ -49,7 +49,13 @@ LAZY = frozenset(
 
 FIRST_USE = {
     "agent.turn.runtime": frozenset(
-        ("agent.providers.catalog", "agent.tools.registry", "agent.tools.runner")
+        (
+            "agent.pass_events",
+            "agent.providers.catalog",
+            "agent.telemetry",
+            "agent.tools.registry",
+            "agent.tools.runner",
+        )
     ),
 }
 """Parts of our own that only a first turn needs, by the module that opens them on first use."""

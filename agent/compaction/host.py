@@ -39,6 +39,10 @@ class CompressionHost(Protocol):
 
     def emit(self, event: Event) -> None: ...
 
+    def publish_pass(self, ledger: PassRecord, *, focused: bool = False) -> None:
+        """Put an ended attempt on the trace; called without the lease. Never raises."""
+        ...
+
 
 @dataclass(frozen=True)
 class AttemptRequest:

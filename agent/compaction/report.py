@@ -20,7 +20,7 @@ def tell_progress(agent: CompressionHost, pass_id: str, tokens_out: int, elapsed
     )
 
 
-def tell_finished(agent: CompressionHost, ledger: PassRecord, elapsed_s: float) -> None:
+def tell_finished(agent: CompressionHost, ledger: PassRecord) -> None:
     """Report the outcome, and the cause of a failure in words."""
     agent.emit(
         CompactionFinished(
@@ -31,7 +31,7 @@ def tell_finished(agent: CompressionHost, ledger: PassRecord, elapsed_s: float) 
             tokens_after=ledger.tokens_after,
             messages_before=ledger.messages_before,
             messages_after=ledger.messages_after,
-            duration_ms=int(elapsed_s * 1000),
+            duration_ms=ledger.durations.get("total", 0),
             coverage=ledger.receipt.get("coverage"),
         )
     )

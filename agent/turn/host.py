@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ from agent.providers.protocol import Limits, Provider, TokenUsage
 from agent.sessions.live import LiveView
 
 if TYPE_CHECKING:
+    from agent.telemetry import CallTrace
     from agent.tools.runner import ToolRunner
 
 
@@ -104,6 +106,10 @@ class TurnHost(CompressionHost, Protocol):
 
     def tool_runner(self, turn: Turn) -> ToolRunner:
         """Return a runner whose tools stop with the turn."""
+        ...
+
+    def traced_call(self) -> AbstractContextManager[CallTrace | None]:
+        """Return the trace of a model call, None when calls are not traced."""
         ...
 
     def note_carried(self, seq: int) -> None:

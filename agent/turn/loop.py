@@ -100,7 +100,10 @@ class _Call:
         host.note_carried(self.head.watermark)
         watch = CallWatch(cancel=self.turn.cancel, on_delta=self._on_delta)
         try:
-            reply = host.provider.complete(request, limits=host.limits, watch=watch)
+            with host.traced_call() as trace:
+                reply = host.provider.complete(request, limits=host.limits, watch=watch)
+                if trace is not None:
+                    trace.reply = reply
         except (ProviderError, CallCancelled):
             self._keep_partial("interrupted")
             raise

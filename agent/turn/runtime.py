@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.auxiliary_client import AuxiliaryClient
-from agent.base.clock import SYSTEM_CLOCK, Clock
-from agent.base.events import Event, EventSink, Notice, ignore_event
+from agent.base.events import Event, Notice, ignore_event
 from agent.base.ids import new_session_id
 from agent.base.messages import Message, is_user_text
 from agent.base.paths import default_database, memory_file
-from agent.base.record import dataclass
 from agent.base.settings import LocalSettings, ModelSettings, Settings
 from agent.base.tokens import Calibration, estimate_text, estimate_tools
 from agent.compaction.budget import Budget, budget_for
@@ -26,33 +25,17 @@ from agent.conversation_compression import resolve_context_compression_timeouts,
 from agent.providers.protocol import Limits, Provider
 from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
+from agent.sessions.records import PassRecord
 from agent.tools.protocol import Tool, ToolContext
 from agent.turn.host import Turn, UsageTotals
+from agent.turn.options import AgentOptions
 from agent.turn.prompt import PromptParts, build_prompt, read_context_files, read_notes
 from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 
 if TYPE_CHECKING:
+    from agent.telemetry import CallTrace, Telemetry, TurnTrace
     from agent.tools.runner import ToolRunner
-
-
-@dataclass(frozen=True)
-class AgentOptions:
-    """What an agent is made with beside its settings; see `AIAgent` for each."""
-
-    session_db: SessionStore | None = None
-    session_id: str | None = None
-    tools: Sequence[Tool] | None = None
-    builtin_tools: bool = True
-    on_event: EventSink | None = None
-    confirm: Callable[[str, str], bool] | None = None
-    platform: str = "python"
-    quiet_mode: bool = False
-    skip_context_files: bool = False
-    skip_memory: bool = False
-    cwd: Path | None = None
-    provider: Provider | None = None
-    clock: Clock = SYSTEM_CLOCK
 
 
 class AgentRuntime:
@@ -83,6 +66,10 @@ class AgentRuntime:
         self._overhead: tuple[str, int] | None = None
         self._tool_state: dict[str, Any] = {}
         self._turn: Turn | None = None
+        self._telemetry: Telemetry | None = None
+        self._inflight_turn_id: str | None = None
+        self._inflight_turn_started_at: float | None = None
+        self._inflight_turn_session_id: str | None = None
         self._turn_lock = threading.RLock()
         self._provider = options.provider
         self._summarising: Provider | None = None
@@ -175,6 +162,8 @@ class AgentRuntime:
         """Hand an event to the sink with session, turn and time filled in."""
         if self.options.quiet_mode and isinstance(event, Notice) and event.level == "info":
             return
+        if self._traces_turns:
+            self.telemetry.observe(event)
         turn = self._turn
         self._sink(
             dataclasses.replace(
@@ -184,6 +173,47 @@ class AgentRuntime:
                 at=self.clock.now(),
             )
         )
+
+    # -- the trace ----------------------------------------------------------------------------
+    @property
+    def telemetry(self) -> Telemetry:
+        """Where passes, turns and calls are published; opened at first use."""
+        if self._telemetry is None:
+            from agent.telemetry import Telemetry
+
+            self._telemetry = Telemetry(self.settings.telemetry, platform=self.options.platform)
+        return self._telemetry
+
+    @property
+    def _traces_turns(self) -> bool:
+        return self.settings.telemetry.relay or self.settings.telemetry.otel
+
+    def traced_turn(self, turn: Turn) -> AbstractContextManager[TurnTrace | None]:
+        """Return the trace of a turn, None when turns are not traced."""
+        if not self._traces_turns:
+            return nullcontext()
+        return self.telemetry.turn(self.session_id, turn.id)
+
+    def traced_call(self) -> AbstractContextManager[CallTrace | None]:
+        """Return the trace of a model call, None when calls are not traced."""
+        if not self._traces_turns:
+            return nullcontext()
+        return self.telemetry.model_call(
+            self.provider.model, self.provider.route, max_tokens=self.reserve_tokens
+        )
+
+    def publish_pass(self, ledger: PassRecord, *, focused: bool = False) -> None:
+        """Put an ended attempt on the trace; called without the lease. Never raises."""
+        from agent.pass_events import PassContext
+
+        context = PassContext(
+            context_limit_tokens=self.window_tokens,
+            threshold_tokens=self.trigger_tokens,
+            tail_tokens=self.budget().tail_tokens,
+            has_focus_topic=focused,
+        )
+        turn_session_id = self._inflight_turn_session_id
+        self.telemetry.publish_pass(ledger, context, turn_session_id=turn_session_id)
 
     def attempt(self, turn: Turn, *, trigger: str) -> Attempted:
         """Run one compaction attempt on a turn's behalf."""
@@ -341,10 +371,3 @@ def _open_route(model: ModelSettings, local: LocalSettings) -> Provider:
     from agent.providers.catalog import open_route
 
     return open_route(model, local)
-
-
-def with_model(settings: Settings, given: Mapping[str, Any]) -> Settings:
-    """Return settings in which the non-empty values of `given` replace those of the model."""
-    changes = {key: value for key, value in given.items() if value}
-    model: ModelSettings = dataclasses.replace(settings.model, **changes)
-    return dataclasses.replace(settings, model=model)
