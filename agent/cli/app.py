@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -61,6 +60,8 @@ def root(
 ) -> None:
     """An agent whose conversations never have to end. `hermes` alone is `hermes chat`."""
     if show_version:
+        from importlib.metadata import version
+
         typer.echo(f"hermes {version('hermes-continuum')}")
     elif context.invoked_subcommand is None:
         importlib.import_module(COMMANDS["chat"]).start()

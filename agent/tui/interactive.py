@@ -184,6 +184,7 @@ class Terminal:
             return app.run(pre_run=lambda: self._scrollback.started(app))
         finally:
             self._drop_question()
+            self._say_goodbye(chat)
             chat.close()
             self._scrollback.flush()
 
@@ -214,6 +215,13 @@ class Terminal:
             self.failed(describe(error))
         if chat.leaving:
             self._leave(0)
+
+    def _say_goodbye(self, chat: Chat) -> None:
+        """Say how to go on with the session, if anything was said in it."""
+        with contextlib.suppress(HermesError):
+            record = chat.store.session(chat.agent.session_id)
+            if record.message_count:
+                self.show([Line(f"go on with: hermes chat --session {record.id}", "dim")])
 
     def _answer_question(self, answer: str) -> bool:
         """Take an answer to the open question; return whether it was one."""
@@ -340,7 +348,8 @@ def run_terminal(
     chat = Chat(open_agent, screen, store)
     try:
         chat.switch(session_id)
-        screen.show(greeting)
+        route = chat.agent.provider.route
+        screen.show([*greeting, Line(f"{route}; /help lists commands, Ctrl-D leaves", "dim")])
         return screen.run(chat)
     finally:
         chat.close()

@@ -172,6 +172,12 @@ def _model(chat: Chat, argument: str) -> None:
         agent.switch_model(argument)
         chat.screen.show([Line(f"model set: {agent.provider.route}", "dim")])
         return
+    chat.start(lambda: _show_models(chat))
+
+
+def _show_models(chat: Chat) -> None:
+    """Show the model, and what else its endpoint has, which it is asked for."""
+    agent = chat.agent
     chat.screen.show([Line(f"model: {agent.provider.route}")])
     names = list_models(agent.settings.model)
     if names:

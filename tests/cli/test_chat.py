@@ -8,6 +8,7 @@ import pytest
 
 from agent.base.paths import default_database
 from agent.sessions.records import PassStatus
+from agent.testing.builders import call
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
@@ -130,6 +131,18 @@ def test_tools_are_offered_unless_they_are_switched_off(
     hermes("chat", "-q", "hi")
     hermes("chat", "-q", "hi", "--no-tools")
     assert [bool(request.body.get("tools")) for request in endpoint.requests] == [True, False]
+
+
+@pytest.mark.parametrize(("words", "end"), [([], "← shell failed, "), (["--yolo"], "← shell ")])
+def test_a_tool_that_executes_runs_unasked_only_with_yolo(
+    words: list[str], end: str, hermes: Hermes, endpoint: StubModelServer
+) -> None:
+    endpoint.script([Reply(text=None, tool_calls=[call("shell", {"command": "echo hi"})])])
+    ran = hermes("chat", "-q", "run it", *words)
+    started, ended = ran.err.splitlines()
+    assert (ran.code, ran.out, started) == (0, "ok\n", "→ shell: echo hi")
+    assert ended.startswith(end)
+    assert ("failed" in ended) is (not words)
 
 
 def test_commands_work_on_lines(hermes: Hermes, endpoint: StubModelServer) -> None:

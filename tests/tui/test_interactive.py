@@ -33,7 +33,9 @@ def test_an_answer_is_rendered_and_the_meter_shows_what_it_filled(sit: Seat) -> 
     desk.send("hello there")
     desk.see("› hello there", "Title", "Some bold text.", "• one", "• two")
     desk.see("/ 123,904 tokens, 1 %")
+    session_id = desk.chat.agent.session_id
     assert desk.leave() == 0
+    desk.see(f"go on with: hermes chat --session {session_id}")
 
 
 def test_a_message_typed_during_a_turn_is_stored_at_once_and_sent_next(sit: Seat) -> None:
