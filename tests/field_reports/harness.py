@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from agent.base.events import CompactionFinished, Event, Notice
+from agent.base.events import CompactionFinished, Event, Notice, ignore_event
 from agent.base.messages import Message, text_of, wire_message
 from agent.base.settings import (
     AuxiliaryCompressionSettings,
@@ -78,16 +78,21 @@ class Bench:
         self.store = store
         self.session_id = session_id
         self.events: list[Event] = []
+        self.listener: Callable[[Event], None] = ignore_event
         options = {"builtin_tools": False, "skip_memory": True} | options
         self.agent = AIAgent(
             session_db=store,
             session_id=session_id,
             settings=settings,
             skip_context_files=True,
-            on_event=self.events.append,
+            on_event=self._hear,
             **options,
         )
         store.create_session(session_id, "test")
+
+    def _hear(self, event: Event) -> None:
+        self.events.append(event)
+        self.listener(event)
 
     @property
     def compressor(self) -> Any:

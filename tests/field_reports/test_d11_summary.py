@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
-import sys
 
 import orjson
 import pytest
@@ -14,7 +12,7 @@ from agent.base.messages import wire_message
 from agent.sessions.records import PassKind, PassStatus
 from agent.testing.builders import call
 from agent.testing.stub_reply import Reply
-from agent.testing.stub_server import DEFAULT_MODEL
+from agent.testing.stub_server import DEFAULT_MODEL, StubModelServer
 from agent.tools.protocol import Access, Tool
 from tests.field_reports.harness import SUMMARISER, SUMMARY, body_text, settings_for
 
@@ -76,7 +74,7 @@ def bench(stub, open_bench):
     return opened
 
 
-def look_twice(stub):
+def look_twice(stub: StubModelServer) -> None:
     calls = [Reply(text=None, tool_calls=[call("look")]) for _ in range(2)]
     stub.script([*calls, Reply(text="done")])
 
