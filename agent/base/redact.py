@@ -177,8 +177,10 @@ def _redact_once(text: str) -> str:
     if "private key" in lowered:
         text = _redact_private_keys(text)
     for rule in _RULES:
-        if any(hint in lowered for hint in rule.hints):
-            text = rule.pattern.sub(rule.replace, text)
+        for hint in rule.hints:
+            if hint in lowered:
+                text = rule.pattern.sub(rule.replace, text)
+                break
     if any(hint in lowered for hint in _SECRET_HINTS):
         text = _redact_assigned(text)
     return text

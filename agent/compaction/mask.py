@@ -112,12 +112,13 @@ def _reference(newest: Message) -> str:
 def _describe(message: Message, text: str, call: dict[str, Any]) -> str:
     """Return the line for a tool result: the call, how it ended, its size, how to read it."""
     name = str(call.get("name") or message.get("name") or "tool")
-    whole = _WHOLE_CHARS.search(text)
+    whole = _WHOLE_CHARS.search(text) if "characters left out here" in text else None
     chars = int(whole[1]) if whole else len(text)
     facts = [f"{chars:,} characters"]
     if not whole:
         facts.insert(0, f"{text.count(chr(10)) + 1:,} lines")
-    exit_code = _EXIT_CODE.search(text[:400]) or _EXIT_CODE.search(text[-400:])
+    edges = text if len(text) <= 800 else f"{text[:400]}\n{text[-400:]}"
+    exit_code = _EXIT_CODE.search(edges) if "exit" in edges.lower() else None
     if exit_code:
         facts.insert(0, f"exit code {exit_code[1]}")
     if _has_images(message.get("content")):

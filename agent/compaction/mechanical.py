@@ -12,12 +12,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from agent.auxiliary_client import without_thoughts
 from agent.base.messages import Message, is_user_text, text_of
 from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
-from agent.compaction.serialise import clip
+from agent.compaction.serialise import clip, spoken
 
 TITLE = "Digest made without a model; the rows themselves are kept."
 EARLIER = "Earlier summary"
@@ -42,10 +41,8 @@ _MAIN_HEADING = re.compile(r"^##? ", re.MULTILINE)
 _FILE_LINE = re.compile(r"- (.+?)((?: \[\d+\])*)")
 _PATH_KEYS = frozenset({"path", "file", "file_path", "filename", "paths", "target", "source"})
 _PATH = re.compile(r"(?<![\w/.:-])(?:\.{0,2}/)?(?:[\w.-]{1,80}/){1,12}[\w-][\w.-]{0,80}\.\w{1,8}\b")
-_ERROR = re.compile(
-    r"^.{0,200}(?:error|exception|(?<!\b0 )failed|failure|fatal|denied|not found|panic)\b.*$",
-    re.IGNORECASE | re.MULTILINE,
-)
+_ERROR_WORDS = ("error", "exception", "failed", "failure", "fatal", "denied", "not found", "panic")
+_NO_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
 _SCAN_CHARS = 20_000
 
 
@@ -90,26 +87,50 @@ def _collect(rows: list[Message], sections: _Sections) -> None:
     names: dict[str, str] = {}
     lines = sections.lines
     for row in rows:
-        role, seq = row.get("role"), _seq(row)
-        text = redact(without_thoughts(text_of(row.get("content")))).strip()
+        seq = _seq(row)
         if is_user_text(row):
-            lines[REQUESTS].append(f"- {seq}{_one_line(text, _REQUEST_CHARS) or '(attachment)'}")
+            said = _beginning(text_of(row.get("content")), _REQUEST_CHARS)
+            lines[REQUESTS].append(f"- {seq}{said or '(attachment)'}")
         for call in row.get("tool_calls") or ():
             function = call.get("function") or {}
             name = names[str(call.get("id", ""))] = str(function.get("name", ""))
-            arguments = redact(str(function.get("arguments") or ""))
-            lines[ACTIONS].append(f"- {seq}{name} {_one_line(arguments, _ACTION_CHARS)}".rstrip())
-            for path in _paths_of(arguments):
+            arguments = str(function.get("arguments") or "")
+            lines[ACTIONS].append(f"- {seq}{name} {_beginning(arguments, _ACTION_CHARS)}".rstrip())
+            for path in _paths_of(redact(arguments[:_SCAN_CHARS])):
                 sections.files.setdefault(path, []).append(seq)
-        if role == "tool":
-            error = _ERROR.search(text, 0, _SCAN_CHARS)
+        if row.get("role") == "tool":
+            error = _error_line(text_of(row.get("content")))
             if error:
                 name = names.get(str(row.get("tool_call_id", "")), "tool")
-                lines[ERRORS].append(f"- {seq}{name}: {_one_line(error[0], _ERROR_CHARS)}")
+                lines[ERRORS].append(f"- {seq}{name}: {error}")
     for row in rows[-_LAST_ROWS:]:
-        text = redact(without_thoughts(text_of(row.get("content"))))
-        if text.strip():
+        text = redact(spoken(text_of(row.get("content"))))
+        if text:
             lines[LAST].append(f"- {_seq(row)}{row.get('role')}: {_one_line(text, _LAST_CHARS)}")
+
+
+def _beginning(text: str, limit_chars: int) -> str:
+    """Return the redacted beginning of a text in one line."""
+    line = " ".join(redact(text[: 4 * limit_chars]).split())
+    return line if len(line) <= limit_chars else f"{line[:limit_chars]}…"
+
+
+def _error_line(text: str) -> str:
+    """Return the first line of a result that tells of an error, or ""."""
+    lowered = text[:_SCAN_CHARS].lower()
+    position = 0
+    while True:
+        hits = [hit for word in _ERROR_WORDS if (hit := lowered.find(word, position)) >= 0]
+        if not hits:
+            return ""
+        start = text.rfind("\n", 0, min(hits)) + 1
+        end = text.find("\n", start)
+        line = text[start:] if end < 0 else text[start:end]
+        if not _NO_ERROR.search(line[:_ERROR_CHARS]):
+            return _beginning(line, _ERROR_CHARS)
+        if end < 0:
+            return ""
+        position = end
 
 
 def _paths_of(arguments: str) -> Iterator[str]:

@@ -57,6 +57,11 @@ def clip(text: str, limit_chars: int) -> str:
     return f"{text[:head]}\n[… {len(text) - limit_chars:,} characters left out …]\n{text[-tail:]}"
 
 
+def spoken(text: str) -> str:
+    """Return what an assistant said, without the thoughts that some models write into it."""
+    return without_thoughts(text) if "think" in text else text.strip()
+
+
 def lines_of(rows: list[Message]) -> list[Line]:
     """Return the rows as labelled lines, oldest first, with a line where a new day begins."""
     lines: list[Line] = []
@@ -102,7 +107,7 @@ def _lines_of_row(row: Message, names: dict[str, str]) -> Iterator[Line]:
         return
     text = _readable(content)
     if role == "assistant":
-        text = without_thoughts(text)
+        text = spoken(text)
     calls = row.get("tool_calls") or ()
     if text:
         yield _line(f"[{number}{role}]", text, 0 if calls else tokens, speech=True)

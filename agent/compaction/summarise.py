@@ -75,7 +75,7 @@ def write_summary(
         if run.retried:
             raise
         run.retried = True
-        run.window_tokens = _window_after(overflow, run.sent_tokens)
+        run.window_tokens = _window_after(overflow, estimate_text(run.sent) + run.sent_cap)
         return run.write()
 
 
@@ -96,7 +96,8 @@ class _Run:
     attempt: AttemptContext
     tally: Tally
     retried: bool = False
-    sent_tokens: int = 0
+    sent: str = ""
+    sent_cap: int = 0
     window_tokens: int = field(init=False)
     focus: str = field(init=False)
 
@@ -177,7 +178,7 @@ class _Run:
             self.attempt.on_progress(before + sum(map(len, heard)) // 4)
 
         self.tally.calls += 1
-        self.sent_tokens = estimate_text(text) + cap
+        self.sent, self.sent_cap = text, cap
         try:
             reply = self.client.summarise(
                 [{"role": "user", "content": text}],

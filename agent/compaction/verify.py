@@ -31,6 +31,8 @@ SHORT_SHARE = 0.06
 SHORT_MIN_TOKENS = 12
 SHORT_MAX_TOKENS = 90
 """A text is too short below this share of what it stands for, within these bounds."""
+SHORT_READ_CHARS = 16_000
+"""What is read of the source to judge that; more would change nothing within the bounds."""
 LONG_FACTOR = 3
 """A text is too long above this many times the budget; twice is what a retry may ask for."""
 
@@ -76,7 +78,7 @@ def judge_text(text: str, source: str, *, max_tokens: int, notes: str = "") -> s
     tokens = estimate_text(text.strip())
     if not tokens:
         return EMPTY
-    wanted = (estimate_text(source) + estimate_text(notes)) * SHORT_SHARE
+    wanted = SHORT_SHARE * sum(estimate_text(part[:SHORT_READ_CHARS]) for part in (source, notes))
     if tokens < min(max(wanted, SHORT_MIN_TOKENS), SHORT_MAX_TOKENS):
         return TOO_SHORT
     if tokens > LONG_FACTOR * max_tokens:
