@@ -109,6 +109,16 @@ def total_tokens(messages: Sequence[Message]) -> int:
     return sum(map(row_tokens, messages))
 
 
+def shown_sizes(messages: Sequence[Message], budget: Budget) -> list[int]:
+    """Return what each message takes in a request; a user message at most `message_tokens`."""
+    return [
+        min(row_tokens(message), budget.message_tokens)
+        if message.get("role") == "user"
+        else row_tokens(message)
+        for message in messages
+    ]
+
+
 def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
     """Return what the messages take in a request, where long ones are shown as excerpts.
 
@@ -116,13 +126,10 @@ def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
     `round_tokens`.
     """
     total = tool_round = 0
-    for message in messages:
-        tokens = row_tokens(message)
-        role = message.get("role")
-        if role == "tool":
+    for message, tokens in zip(messages, shown_sizes(messages, budget), strict=True):
+        if message.get("role") == "tool":
             tool_round += tokens
             continue
-        total += min(tool_round, budget.round_tokens)
-        total += min(tokens, budget.message_tokens) if role == "user" else tokens
+        total += min(tool_round, budget.round_tokens) + tokens
         tool_round = 0
     return total + min(tool_round, budget.round_tokens)

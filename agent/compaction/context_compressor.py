@@ -149,7 +149,7 @@ class ContextCompressor:
         inputs = [{**message, "_ref": index} for index, message in enumerate(messages)]
         attempt = self._by_hand(attempt or self._unattended())
         budget = attempt.budget
-        masked = mask_rows(inputs, budget.tail_tokens)
+        masked = mask_rows(inputs, budget)
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
         before, after = shown_tokens(inputs, budget), shown_tokens(masked, budget)
         enough = changed and after <= budget.target_tokens < before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
-from agent.compaction.budget import Budget, row_tokens, total_tokens
+from agent.compaction.budget import Budget, row_tokens, shown_sizes, shown_tokens
 
 CHATTER_CHARS = 24
 """A user message this short, without a figure or a path in it, leaves before all others."""
@@ -41,12 +41,12 @@ def group_rows(messages: list[Message]) -> list[int]:
     return groups
 
 
-def tail_start(messages: list[Message], groups: list[int], tail_tokens: int) -> int:
+def tail_start(sizes: list[int], groups: list[int], tail_tokens: int) -> int:
     """Return the first index of the longest tail within `tail_tokens` that splits no group."""
-    start = lowest = len(messages)
+    start = lowest = len(sizes)
     used = 0
-    for index in range(len(messages) - 1, -1, -1):
-        used += row_tokens(messages[index])
+    for index in range(len(sizes) - 1, -1, -1):
+        used += sizes[index]
         if used > tail_tokens:
             break
         lowest = min(lowest, groups[index])
@@ -76,10 +76,11 @@ def plan_cut(messages: list[Message], budget: Budget) -> Cut:
     with whatever else is.
     """
     groups = group_rows(messages)
-    tail_tokens = min(budget.tail_tokens, total_tokens(messages) - 1)
+    sizes = shown_sizes(messages, budget)
+    tail_tokens = min(budget.tail_tokens, sum(sizes) - 1)
     while True:
-        cut = _cut_at(messages, groups, budget, tail_tokens)
-        kept_tokens = sum(row_tokens(messages[index]) for index in cut.kept)
+        cut = _cut_at(messages, groups, budget, tail_start(sizes, groups, tail_tokens))
+        kept_tokens = shown_tokens([messages[index] for index in cut.kept], budget)
         claims = _claims(messages, cut)
         if claims and kept_tokens + budget.summary_tokens <= budget.target_tokens:
             return cut
@@ -91,12 +92,27 @@ def plan_cut(messages: list[Message], budget: Budget) -> Cut:
     return cut if _claims(messages, cut) else Cut(tuple(range(len(messages))), ())
 
 
-def _cut_at(messages: list[Message], groups: list[int], budget: Budget, tail_tokens: int) -> Cut:
-    start = tail_start(messages, groups, tail_tokens)
+def _cut_at(messages: list[Message], groups: list[int], budget: Budget, start: int) -> Cut:
+    """Return the cut whose tail begins at `start`."""
     kept = {index for index in range(start, len(messages)) if not is_summary(messages[index])}
     kept |= standing_rows(messages, groups)
+    running = _running_requests(messages)
+    if sum(row_tokens(messages[index]) for index in running) <= budget.message_tokens:
+        kept |= running
     users = [i for i in range(start) if i not in kept and is_user_text(messages[i])]
     return _complete(messages, kept | _keep_users(messages, users, budget.user_tokens))
+
+
+def _running_requests(messages: list[Message]) -> set[int]:
+    """Return the user rows since the last finished answer; the work on them goes on."""
+    running: set[int] = set()
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.get("role") == "assistant" and not message.get("tool_calls"):
+            break
+        if is_user_text(message):
+            running.add(index)
+    return running
 
 
 def _claims(messages: list[Message], cut: Cut) -> bool:

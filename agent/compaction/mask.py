@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.base.messages import Message, last_user_index, text_of
 from agent.base.tokens import estimate_message
+from agent.compaction.budget import Budget, shown_sizes
 from agent.compaction.cut import group_rows, standing_rows, tail_start
 
 RESULT_MIN_CHARS = 200
@@ -26,7 +27,7 @@ _SHOWN_ARGUMENTS = 3
 _ARGUMENT_CHARS = 60
 
 
-def mask_rows(messages: list[Message], tail_tokens: int) -> list[Message]:
+def mask_rows(messages: list[Message], budget: Budget) -> list[Message]:
     """Return the view with old bulk masked; rows that stay as they are are the same objects.
 
     Before the tail: tool results become one line that says how to read them, images a word, long
@@ -34,7 +35,7 @@ def mask_rows(messages: list[Message], tail_tokens: int) -> list[Message]:
     reference to it. The newest request and the last assistant row with its results stay.
     """
     groups = group_rows(messages)
-    start = tail_start(messages, groups, tail_tokens)
+    start = tail_start(shown_sizes(messages, budget), groups, budget.tail_tokens)
     standing = standing_rows(messages, groups)
     repeats = _repeats(messages)
     calls = _calls_of_results(messages)

@@ -78,7 +78,9 @@ def test_a_user_row_between_a_call_and_its_result_does_not_split_them():
     )
     groups = group_rows(view)
     assert groups == [0, 1, 2, 1]
-    assert tail_start(view, groups, view[2]["_tokens"] + view[3]["_tokens"]) == 4
+    sizes = [row["_tokens"] for row in view]
+    assert tail_start(sizes, groups, sizes[2] + sizes[3]) == 4
+    assert tail_start(sizes, groups, sizes[1] + sizes[2] + sizes[3]) == 1
     assert standing_rows(view, groups) == {1, 2, 3}
 
 
@@ -115,6 +117,38 @@ def test_a_request_too_large_for_the_users_share_is_covered_and_smaller_ones_sta
     view = stored([user("keep me 1"), user(LONG), user("keep me 2"), *conversation(1)])
     budget = dataclasses.replace(BUDGET, user_tokens=100, tail_tokens=0)
     assert plan_cut(view, budget) == Cut(kept=(0, 2, 3, 4), covered=(1,))
+
+
+def test_requests_whose_work_goes_on_stay_beyond_the_users_share():
+    budget = dataclasses.replace(BUDGET, user_tokens=20, tail_tokens=0)
+    rounds = [{"read_file": LONG}] * 4
+    view = stored(
+        [
+            *turn("an older request that is answered and long enough to leave"),
+            user("rewrite the importer so that it reads one line at a time, please"),
+            *turn("and keep its tests", rounds=rounds)[:-1],
+        ]
+    )
+    cut = plan_cut(view, budget)
+    assert [view[index]["content"] for index in cut.kept if view[index]["role"] == "user"] == [
+        "rewrite the importer so that it reads one line at a time, please",
+        "and keep its tests",
+    ]
+    flood = stored([*(user(LONG) for _ in range(9)), *turn("go", rounds=rounds)[:-1]])
+    assert plan_cut(flood, budget).kept[0] == 9
+
+
+def test_a_request_that_is_shown_in_part_does_not_cost_the_tail_its_rows():
+    view = stored(
+        [
+            *(row for n in range(9) for row in (user(f"request {n}"), assistant(LONG))),
+            user("word " * 60_000),
+            assistant("noted"),
+            *turn("so?", "yes"),
+        ]
+    )
+    roomy = dataclasses.replace(BUDGET, target_tokens=4_500, tail_tokens=70_000)
+    assert plan_cut(view, roomy).kept[-5:] == (17, 18, 19, 20, 21)
 
 
 def test_an_earlier_summary_is_covered_with_the_rest_even_inside_the_tail():
