@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import math
 import os
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.base.errors import SettingsError
+from agent.base.messages import clean_text
 from agent.base.paths import hermes_home
 from agent.base.record import dataclass
 from agent.base.settings import Settings
@@ -101,10 +101,11 @@ def set_value(key: str, text: str, *, home: Path | None = None) -> Any:
     a form in which one value cannot be replaced.
     """
     _require_known(key, "")
+    if clean_text(text) != text:
+        raise SettingsError(f"{key} {text!r} is not text; give it in UTF-8")
     value = _checked(key, _Given(_read_text(key, text), ""))
     path = ((home or hermes_home()) / "config.yaml").resolve()
-    shown = json.dumps(value, ensure_ascii=False)
-    changed = set_leaf(_read(path), str(path), _is_section, key, shown)
+    changed = set_leaf(_read(path), str(path), _is_section, key, value)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)

@@ -6,6 +6,8 @@ Which names are sections is the caller's knowledge.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 IsSection = Callable[[str], bool]
 
 _UNSET = ("", "~", "null")
+_UNPRINTABLE = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON leaves as it is and YAML refuses or takes for the end of a line."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,26 @@ def read_leaves(text: str, name: str, is_section: IsSection) -> dict[str, Leaf]:
     return dict(_leaves(_parse(text, name), "", is_section))
 
 
-def set_leaf(text: str, name: str, is_section: IsSection, key: str, shown: str) -> str:
-    """Return `text` with `key` set to the YAML flow form `shown`; everything else stays as it was.
+def set_leaf(text: str, name: str, is_section: IsSection, key: str, value: Any) -> str:
+    """Return `text` with `key` set to a JSON value; everything else stays as it was.
 
     Raises: SettingsError when `text` is broken or written in a form that cannot be edited so.
     """
-    kept = {**_values(text, name, is_section), key: None}
+    kept = _values(text, name, is_section)
+    shown = _UNPRINTABLE.sub(_escape, json.dumps(value, ensure_ascii=False))
     changed = _edited(text, _parse(text, name), key, shown)
     try:
         found = _values(changed, name, is_section)
     except SettingsError:
         found = {}
-    if key not in found or {**found, key: None} != kept:
+    wanted = value if isinstance(value, str) else parse_value(shown)
+    if found != {**kept, key: wanted}:
         raise SettingsError(f"{name!r} cannot be edited in place; set {key} in it by hand")
     return changed
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def _values(text: str, name: str, is_section: IsSection) -> dict[str, Any]:
