@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess  # nosec B404: runs this interpreter's own pip, without a shell
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def _pip(*arguments: str) -> None:
             f"install by your own means and without dependencies: {arguments[-1]}"
         )
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, stdout=sys.stderr, check=False)  # nosec B603: fixed arguments
+    done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode:
         raise HermesError(
             f"pip could not install {arguments[-1]!r} (exit {done.returncode}, see above); "

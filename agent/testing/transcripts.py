@@ -45,7 +45,7 @@ def transcript(
     """
     if messages < 0:
         raise ValueError(f"messages must not be negative, not {messages!r}")
-    source = _Source(random.Random(seed), cjk, base64_share)  # nosec B311: repeatable test data
+    source = _Source(random.Random(seed), cjk, base64_share)
     made: list[Message] = []
     while len(made) < messages:
         made.extend(source.turn(messages - len(made)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,17 +44,15 @@ def test_rows_without_a_number_and_results_without_a_call_are_shown_too():
 
 
 def test_images_and_other_parts_become_words_in_their_place():
-    row = user(
-        [
-            {"type": "text", "text": "before"},
-            image("https://example.com/cat.png"),
-            image(),
-            {"type": "audio", "data": "AAAA"},
-            "after",
-            7,
-        ]
-    )
-    assert shown([row]) == [
+    parts: list[Any] = [
+        {"type": "text", "text": "before"},
+        image("https://example.com/cat.png"),
+        image(),
+        {"type": "audio", "data": "AAAA"},
+        "after",
+        7,
+    ]
+    assert shown([user(parts)]) == [
         "[user] before\n[image https://example.com/cat.png]\n[image]\n[audio]\nafter"
     ]
 
