@@ -112,17 +112,18 @@ def delete(
     """Delete a whole conversation for good: its messages, its compactions, its index entries."""
     with opened_store() as store:
         record = store.find_session(session)
-        if not yes:
-            _confirm_delete(record.id, record.message_count)
+        if not yes and not _may_delete(record.id, record.message_count):
+            print_lines([Line("nothing was deleted")])
+            return
         store.delete_session(record.id)
     print_lines([Line(f"deleted {record.id}")])
 
 
-def _confirm_delete(session_id: str, message_count: int) -> None:
-    """Return when a person says yes. Raises: UsageError when nobody can be asked."""
+def _may_delete(session_id: str, message_count: int) -> bool:
+    """Return whether a person agrees. Raises: UsageError when nobody can be asked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             f"session {session_id!r} would be deleted for good and nobody can be asked; add --yes"
         )
     what = figures.counted(message_count, "message")
-    typer.confirm(f"Delete {session_id} with {what} for good?", abort=True, err=True)
+    return typer.confirm(f"Delete {session_id} with {what} for good?", err=True)

@@ -89,12 +89,15 @@ class Chat:
         self.store = store
         self.screen = screen
         self.leaving = False
+        """Set by /quit; the screen closes when it sees it."""
         self._open_agent = open_agent
         self._agent: AIAgent | None = None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self.jobs_started = 0
+        """Jobs handed over so far, whether they wait, run or have ended."""
         self._jobs_ended = 0
+        self._closing = False
         self._worker = threading.Thread(target=self._work, name="hermes-turns", daemon=True)
         self._worker.start()
 
@@ -134,7 +137,8 @@ class Chat:
         self.agent.interrupt()
 
     def close(self) -> None:
-        """Stop what runs, end the worker and close the agent. Idempotent."""
+        """Stop what runs, drop what waits (messages stay stored), close the agent. Idempotent."""
+        self._closing = True
         self._jobs.put(None)
         if self._agent is not None:
             if self.busy:
@@ -149,7 +153,7 @@ class Chat:
             self.screen.ended(result)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._jobs.get()) is not None and not self._closing:
             try:
                 job()
             except Exception as error:
