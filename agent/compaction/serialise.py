@@ -5,11 +5,13 @@ Nothing is skipped unseen: each row stands in some piece, whole or with its begi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from agent.auxiliary_client import without_thoughts
+from agent.base.images import IMAGE_WORD, images_apart, is_image
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.base.redact import redact
@@ -20,12 +22,12 @@ BODY_LIMITS_CHARS = (None, 16_000, 8_000, 4_000, 2_000, 1_000, 500, 240, 120)
 """How long a tool result or a call's arguments may be, tried in this order until the pieces are
 few enough; what people and the assistant wrote may be `SPEECH_FACTOR` times as long."""
 SPEECH_FACTOR = 4
+WIDE_FACTOR = 1.18
+"""How much more the strictest counters make of text that is not plain ASCII than we do."""
 _HEAD_SHARE = 0.7
 _SPLIT_SHARE = 8
 """A line of more than a piece's eighth is split over two pieces rather than moved to the next."""
 _NAME_MAX_CHARS = 60
-
-_IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,13 @@ class Line:
         if len(self.body) <= limit:
             return self
         body = clip(self.body, limit)
-        return Line(self.label, body, estimate_text(body) + estimate_text(self.label), self.speech)
+        return Line(self.label, body, strict_tokens(body) + estimate_text(self.label), self.speech)
+
+
+def strict_tokens(text: str) -> int:
+    """Return what the strictest counters make of `text`; what is sent must fit by these."""
+    tokens = estimate_text(text)
+    return tokens if text.isascii() else math.ceil(tokens * WIDE_FACTOR)
 
 
 def clip(text: str, limit_chars: int) -> str:
@@ -124,7 +132,9 @@ def _line(label: str, text: str, tokens: int, *, speech: bool) -> Line:
     """Return a redacted line; `tokens` is the stored estimate, 0 when it does not apply."""
     body = redact(text)
     if not tokens or body is not text:
-        tokens = estimate_text(body) + estimate_text(label) + 1
+        tokens = strict_tokens(body) + estimate_text(label) + 1
+    elif not text.isascii():
+        tokens = math.ceil(tokens * WIDE_FACTOR)
     return Line(label, body, tokens, speech)
 
 
@@ -132,7 +142,7 @@ def _readable(content: Any) -> str:
     """Return the text of a content value, images and other parts as short labels in place."""
     if not isinstance(content, list):
         return text_of(content)
-    return "\n".join(filter(None, map(_readable_part, content)))
+    return "\n".join(filter(None, map(_readable_part, images_apart(content))))
 
 
 def _readable_part(part: Any) -> str:
@@ -140,10 +150,10 @@ def _readable_part(part: Any) -> str:
         return part
     if not isinstance(part, dict):
         return ""
-    if part.get("type") in _IMAGE_TYPES or "image_url" in part:
+    if is_image(part):
         source = part.get("image_url")
         url = source.get("url") if isinstance(source, dict) else source
-        return f"[image {url}]" if isinstance(url, str) and url.startswith("http") else "[image]"
+        return f"[image {url}]" if isinstance(url, str) and url.startswith("http") else IMAGE_WORD
     text = part.get("text")
     return text if isinstance(text, str) else f"[{part.get('type', 'attachment')}]"
 
@@ -160,7 +170,7 @@ def _pieces(lines: list[Line], piece_tokens: int) -> Iterator[str]:
                 head, body = _split(body, free - estimate_text(label) - 1)
                 piece.append(f"{label} {head}")
                 label = f"{line.label[:-1]}, continued]" if line.label else ""
-                tokens = estimate_text(body) + estimate_text(label) + 1 if body else 0
+                tokens = strict_tokens(body) + estimate_text(label) + 1 if body else 0
             yield "\n".join(piece)
             piece, free = [], piece_tokens
         if body:
@@ -172,8 +182,8 @@ def _pieces(lines: list[Line], piece_tokens: int) -> Iterator[str]:
 
 def _split(text: str, tokens: int) -> tuple[str, str]:
     """Return a beginning of at most `tokens`, ended at white space if any is near, and the rest."""
-    chars = max(1, int(len(text) * tokens / max(1, estimate_text(text))))
-    while chars > 1 and estimate_text(text[:chars]) > tokens:
+    chars = max(1, int(len(text) * tokens / max(1, strict_tokens(text))))
+    while chars > 1 and strict_tokens(text[:chars]) > tokens:
         chars = chars * 9 // 10
     near = max(text.rfind("\n", 0, chars), text.rfind(" ", 0, chars))
     if near > chars * 9 // 10:

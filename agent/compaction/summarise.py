@@ -18,7 +18,7 @@ from agent.base.redact import redact
 from agent.base.tokens import estimate_text
 from agent.compaction.attempt import AttemptContext, SummaryClient
 from agent.compaction.prompting import Prompt, fill, template
-from agent.compaction.serialise import Line, clip, lines_of, pack
+from agent.compaction.serialise import Line, clip, lines_of, pack, strict_tokens
 from agent.compaction.verify import HOPELESS, TextRefused, judge_text
 
 MARGIN_SHARE = 0.12
@@ -112,7 +112,7 @@ class _Run:
         lines = lines_of(job.rows)
         cap = min(job.max_tokens, int(self.window_tokens * OUTPUT_SHARE))
         prompt = Prompt.UPDATE if previous else Prompt.SUMMARY
-        room = self._room(prompt, cap) - estimate_text(previous)
+        room = self._room(prompt, cap) - strict_tokens(previous)
         if sum(line.tokens for line in lines) > room:
             return self._write_in_parts(lines, previous, cap)
         self.tally.chunks = 1
@@ -121,7 +121,7 @@ class _Run:
 
     def _write_in_parts(self, lines: list[Line], previous: str, cap: int) -> str:
         if previous:
-            tokens = estimate_text(previous) + _MESSAGE_TOKENS
+            tokens = strict_tokens(previous) + _MESSAGE_TOKENS
             lines = [Line("[earlier notes]", previous, tokens, speech=True), *lines]
         join_room = self._room(Prompt.JOIN, cap)
         part_cap = min(cap, int(self.window_tokens * PART_OUTPUT_SHARE))
@@ -140,14 +140,14 @@ class _Run:
             reason = judge_text(text, "", max_tokens=part_cap)
             if reason:
                 raise TextRefused(reason)
-            notes.append(Line(f"[part {number}]", text, estimate_text(text) + 8, speech=True))
+            notes.append(Line(f"[part {number}]", text, strict_tokens(text) + 8, speech=True))
         material = "\n".join(pack(notes, piece_tokens=join_room, max_pieces=1))
         return self._ask(Prompt.JOIN, cap, material=material, parts=parts)
 
     def _room(self, prompt: Prompt, cap: int) -> int:
         """Return the tokens of material that a request can carry beside prompt and answer."""
         free = int(self.window_tokens * (1 - MARGIN_SHARE)) - cap - _MESSAGE_TOKENS
-        free -= estimate_text(template(prompt)) + estimate_text(self.focus)
+        free -= estimate_text(template(prompt)) + strict_tokens(self.focus)
         return max(PIECE_MIN_TOKENS, free)
 
     def _ask(self, prompt: Prompt, cap: int, **slots: str) -> str:
@@ -165,7 +165,7 @@ class _Run:
     def _with_room_for(self, text: str, cap: int) -> str:
         """Return the request, its middle cut when the larger answer would not fit beside it."""
         room = int(self.window_tokens * (1 - MARGIN_SHARE / 2)) - cap
-        tokens = estimate_text(text)
+        tokens = strict_tokens(text)
         return text if tokens <= room else clip(text, max(1, len(text) * room // tokens))
 
     def _call(self, text: str, cap: int, source: str) -> str:

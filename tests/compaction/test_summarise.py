@@ -32,6 +32,7 @@ from agent.compaction.verify import TextRefused
 from agent.providers.protocol import TokenUsage
 from agent.testing.builders import assistant, conversation, result, user
 from agent.testing.clock import FakeClock
+from agent.testing.stub_strict import count_text
 from agent.testing.summaries import GOOD_SUMMARY, ScriptedSummaries, Written
 from agent.testing.transcripts import transcript
 from tests.compaction.texts import POOR
@@ -133,13 +134,28 @@ def test_earlier_notes_larger_than_the_window_are_part_of_what_is_read():
     assert "point 1199 about file1199.py" in text
 
 
-@given(st.integers(4_096, 40_000), st.integers(0, 30_000), st.integers(400, 10_000))
-def test_no_request_outgrows_any_window(window, notes_chars, max_tokens):
+WIDE = [
+    "مرحبا بالعالم هذا نص طويل ",
+    "안녕하세요 데이터베이스 ",
+    "😀😃🎉 ",
+    "数据库连接超时。",
+    "word ",
+]
+
+
+@given(
+    st.integers(4_096, 40_000),
+    st.integers(0, 30_000),
+    st.integers(400, 10_000),
+    st.sampled_from(WIDE),
+)
+def test_no_request_outgrows_any_window_by_the_strictest_count(window, notes, max_tokens, text):
     client = ScriptedSummaries([PART], window_tokens=window)
-    rows = stored(transcript(window, messages=40, cjk=0.2))
-    write(client, job(rows, previous="n " * (notes_chars // 2), max_tokens=max_tokens))
+    rows = stored([*transcript(window, messages=20, cjk=0.2), *([user(text * 400)] * 20)])
+    write(client, job(rows, previous="n " * (notes // 2), max_tokens=max_tokens))
     for asked in client.asked:
         assert estimate_text(asked.prompt) + asked.max_tokens <= window
+        assert count_text(asked.prompt) + asked.max_tokens <= window
 
 
 # -- retries --------------------------------------------------------------------------------------
