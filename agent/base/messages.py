@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from agent.base.images import replace_images
+
 Message = dict[str, Any]
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -59,7 +61,10 @@ def wire_message(message: Message) -> Message:
 
 
 def text_of(content: Any) -> str:
-    """Return the readable text of a `content` value: a string, a list of parts, or None."""
+    """Return the readable text of a `content` value: a string, a list of parts, or None.
+
+    An image that is a data URL in the text of a part is a word there.
+    """
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -68,7 +73,9 @@ def text_of(content: Any) -> str:
             for part in content
             if isinstance(part, dict | str)
         ]
-        return "\n".join(text for text in texts if isinstance(text, str) and text)
+        return "\n".join(
+            replace_images(text)[0] for text in texts if isinstance(text, str) and text
+        )
     return ""
 
 

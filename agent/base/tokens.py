@@ -7,12 +7,12 @@ provider reports. Exact counts do not exist here.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from agent.base.images import is_image, replace_images
 from agent.base.messages import Message
 from agent.base.record import dataclass
 
@@ -24,9 +24,6 @@ STRICT_SHARE = 0.83
 SMALLEST_RATIO = 0.5
 LARGEST_RATIO = 4.0
 PRIOR_TOKENS = 400
-
-_IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
-_IMAGE_IN_TEXT = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
 
 
 _CLASS_RANGES = (
@@ -140,11 +137,11 @@ def _estimate_content(content: Any) -> int:
     if isinstance(content, str):
         return estimate_text(content)
     if isinstance(content, Mapping):
-        if content.get("type") in _IMAGE_TYPES or "image_url" in content:
+        if is_image(content):
             return IMAGE_TOKENS
         text = content.get("text")
         if isinstance(text, str):
-            rest, images = _IMAGE_IN_TEXT.subn("", text)
+            rest, images = replace_images(text, "")
             return estimate_text(rest) + images * IMAGE_TOKENS
         return sum(_estimate_content(value) for value in content.values())
     if isinstance(content, Sequence) and not isinstance(content, bytes):

@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from agent.base.images import images_apart, is_image
 from agent.base.messages import Message, last_user_index, text_of
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget, shown_sizes
@@ -20,7 +21,6 @@ ARGUMENTS_MIN_CHARS = 500
 LEAF_MAX_CHARS = 200
 """A string inside long tool arguments is cut to this."""
 
-_IMAGE_TYPES = frozenset({"image", "image_url", "input_image"})
 _EXIT_CODE = re.compile(r"exit(?:ed)?[ _](?:with )?(?:code|status)\"?[ :=]+(-?\d+)", re.IGNORECASE)
 _WHOLE_CHARS = re.compile(r"\[\d+ of (\d+) characters left out here")
 _SHOWN_ARGUMENTS = 3
@@ -71,7 +71,7 @@ def _stub(message: Message, call: dict[str, Any]) -> dict[str, Any]:
         return {}
     stub: dict[str, Any] = {}
     if isinstance(content, list) and _has_images(content):
-        stub["content"] = [_without_image(part, message) for part in content]
+        stub["content"] = [_without_image(part, message) for part in images_apart(content)]
     if message.get("tool_calls"):
         shortened = [_shorten_call(call) for call in message["tool_calls"]]
         if shortened != message["tool_calls"]:
@@ -151,16 +151,12 @@ def _short(value: Any) -> str:
 
 
 # -- images and arguments -------------------------------------------------------------------------
-def _is_image(part: Any) -> bool:
-    return isinstance(part, dict) and (part.get("type") in _IMAGE_TYPES or "image_url" in part)
-
-
 def _has_images(content: Any) -> bool:
-    return isinstance(content, list) and any(map(_is_image, content))
+    return isinstance(content, list) and any(map(is_image, images_apart(content)))
 
 
 def _without_image(part: Any, message: Message) -> Any:
-    if not _is_image(part):
+    if not is_image(part):
         return part
     return {"type": "text", "text": f"[an image stood here, in row {message.get('_seq', '?')}]"}
 

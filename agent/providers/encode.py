@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from agent.base.images import images_apart
 from agent.base.messages import Message, clean_value, wire_message
 from agent.providers.reasoning import replayed
 
@@ -81,6 +82,8 @@ class RowEncoder:
         wire = wire_message(message)
         if wire.get("tool_calls") and wire.get("content") == "":
             wire["content"] = None  # an empty text beside calls is refused by some providers
+        if isinstance(wire.get("content"), list):
+            wire["content"] = images_apart(wire["content"])
         if message.get("role") == "assistant":
             wire |= replayed(message.get("_reasoning"), self._route)
         return b"," + _encode(wire)
