@@ -21,6 +21,7 @@ from agent.providers.catalog import list_models, open_route
 from agent.providers.local import LocalModel
 from agent.sessions.records import PassStatus
 from agent.settings import load_settings
+from agent.telemetry import availability
 from agent.tui import figures
 from agent.tui.render import Line
 from hermes_state import SessionDB
@@ -50,7 +51,7 @@ def doctor(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check settings, store, model and extras; the exit code tells what is wrong."""
+    """Check settings, store, model, extras and telemetry; the exit code tells what is wrong."""
     checks = list(run_checks(repair=repair))
     code = max((check.exit_code for check in checks), default=0)
     if as_json:
@@ -76,6 +77,8 @@ def run_checks(*, repair: bool) -> Iterator[Check]:
     for extra, module in EXTRAS.items():
         there = importlib.util.find_spec(module) is not None
         yield Check(f"extra {extra}", "installed" if there else "not installed")
+    for line in availability():
+        yield Check("telemetry", line)
 
 
 def check_store(settings: Settings, *, repair: bool) -> Iterator[Check]:
