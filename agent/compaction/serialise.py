@@ -52,8 +52,15 @@ class Line:
 
 def strict_tokens(text: str) -> int:
     """Return what the strictest counters make of `text`; what is sent must fit by these."""
-    tokens = estimate_text(text)
-    return tokens if text.isascii() else math.ceil(tokens * WIDE_FACTOR)
+    return _by_strict_count(estimate_text(text), text)
+
+
+def _by_strict_count(tokens: int, text: str) -> int:
+    """Return the strictest count of a text that we take for `tokens`: of ASCII four characters a
+    token, which for prose is more than ours."""
+    if text.isascii():
+        return max(tokens, math.ceil(len(text) / 4))
+    return math.ceil(tokens * WIDE_FACTOR)
 
 
 def clip(text: str, limit_chars: int) -> str:
@@ -133,8 +140,8 @@ def _line(label: str, text: str, tokens: int, *, speech: bool) -> Line:
     body = redact(text)
     if not tokens or body is not text:
         tokens = strict_tokens(body) + estimate_text(label) + 1
-    elif not text.isascii():
-        tokens = math.ceil(tokens * WIDE_FACTOR)
+    else:
+        tokens = _by_strict_count(tokens, body)
     return Line(label, body, tokens, speech)
 
 
