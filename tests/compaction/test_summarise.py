@@ -176,7 +176,7 @@ def test_a_cut_off_or_empty_answer_is_asked_for_once_more_with_twice_the_room(fa
 
 def test_the_retry_has_less_to_read_when_the_window_is_full():
     client = ScriptedSummaries([SummaryTruncated("cut"), GOOD_SUMMARY], window_tokens=4_096)
-    rows = stored([user("word " * 1_800)])
+    rows = stored([user("word " * 1_700)])
     write(client, job(rows, max_tokens=800))
     first, second = client.asked
     assert second.max_tokens == 1_600
