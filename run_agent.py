@@ -152,14 +152,23 @@ class AIAgent(AgentRuntime):
             return record
 
     def recall(
-        self, query: str | None = None, rows: str | None = None, budget_tokens: int = 2000
+        self,
+        query: str | None = None,
+        rows: str | None = None,
+        budget_tokens: int = 2000,
+        *,
+        offset: int = 0,
     ) -> list[Message]:
-        """Return accepted rows by search or by seqs (`"17"`, `"40-62"`), within a token budget."""
+        """Return accepted rows by search or by seqs (`"17"`, `"40-62"`), within a token budget.
+
+        `offset` skips characters of the first of the seqs; a row that is cut has `_slice`.
+        """
         self._open_session()
         return recall_rows(
             StoredRows(self.store, self.session_id),
             query=query,
             rows=rows,
+            offset=offset,
             budget_tokens=budget_tokens,
         )
 
