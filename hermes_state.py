@@ -21,8 +21,10 @@ from agent.sessions import (
     cooldowns,
     deletion,
     directory,
+    extracts,
     leases,
     passes,
+    pins,
     places,
     search,
     terms,
@@ -38,8 +40,10 @@ from agent.sessions.records import (
     PassCommit,
     PassOpening,
     PassRecord,
+    Pin,
     SearchHit,
     SessionRecord,
+    StoredExtract,
     View,
 )
 from agent.sessions.sqlite import SqliteDatabase
@@ -193,6 +197,28 @@ class SessionDB:
 
     def index_pending(self) -> int:
         return search.index_pending(self._database)
+
+    # -- what rows say ----------------------------------------------------------------------
+    def extract_pending(self) -> int:
+        return extracts.extract_pending(self._database, self._clock)
+
+    def extracts(
+        self, session_id: str, *, kinds: Sequence[str] = (), limit: int = 5_000
+    ) -> list[StoredExtract]:
+        with self._database.read() as connection:
+            return extracts.read_extracts(connection, session_id, kinds, limit)
+
+    def add_pin(self, session_id: str, text: str) -> Pin:
+        with self._database.write() as connection:
+            return pins.add_pin(connection, session_id, text, self._clock.now())
+
+    def retire_pin(self, session_id: str, pin_id: int) -> Pin:
+        with self._database.write() as connection:
+            return pins.retire_pin(connection, session_id, pin_id, self._clock.now())
+
+    def pins(self, session_id: str) -> list[Pin]:
+        with self._database.read() as connection:
+            return pins.read_pins(connection, session_id)
 
     # -- guards -----------------------------------------------------------------------------
     def record_compression_failure_cooldown(

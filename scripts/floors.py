@@ -48,6 +48,7 @@ LAZY = frozenset(
 """Packages that may be imported inside a function: each is optional or costs over 20 ms."""
 
 FIRST_USE = {
+    "agent.sessions.extracts": frozenset(("agent.base.extract",)),
     "agent.turn.runtime": frozenset(
         (
             "agent.pass_events",

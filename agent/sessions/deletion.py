@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.sessions import search
+from agent.sessions import extracts, search
 from agent.sessions.places import conversation_of
 from agent.sessions.rows import decode_row
 from agent.sessions.sqlite import Connection
@@ -46,3 +46,4 @@ def delete_conversation(connection: Connection, session_id: str) -> None:
     for sha256 in {message["_blob"] for message in messages if "_blob" in message}:
         connection.execute(_ORPHANED, (sha256, sha256))
     search.lower_mark(connection)
+    extracts.lower_mark(connection)

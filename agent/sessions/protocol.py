@@ -23,8 +23,10 @@ from agent.sessions.records import (
     PassCommit,
     PassOpening,
     PassRecord,
+    Pin,
     SearchHit,
     SessionRecord,
+    StoredExtract,
     View,
 )
 
@@ -133,6 +135,42 @@ class SessionStore(Protocol):
 
     def index_pending(self) -> int:
         """Index rows accepted since the last call; return how many. Called after a turn."""
+        ...
+
+    # -- what rows say ------------------------------------------------------------------------
+    def extract_pending(self) -> int:
+        """Extract from rows accepted since the last call, recognise and retire pins; return how
+        many rows. Called after a turn and before a plan; appends go on meanwhile."""
+        ...
+
+    def extracts(
+        self, session_id: str, *, kinds: Sequence[str] = (), limit: int = 5_000
+    ) -> list[StoredExtract]:
+        """Return what accepted rows that are not hidden say, newest row first, in a row by place.
+
+        `kinds` picks kinds; empty means all. Rows not extracted yet are missing.
+        """
+        ...
+
+    def add_pin(self, session_id: str, text: str) -> Pin:
+        """Pin a standing instruction by hand; one with the same words is returned as it is.
+
+        Raises: UsageError for a blank text and for one that holds a secret.
+        """
+        ...
+
+    def retire_pin(self, session_id: str, pin_id: int) -> Pin:
+        """Take a pin off by hand, with every one that says the same, and return it.
+
+        Raises: UsageError when the conversation has no such pin in force.
+        """
+        ...
+
+    def pins(self, session_id: str) -> list[Pin]:
+        """Return the pins in force, oldest first; of those with the same words the newest.
+
+        One whose source is hidden by a rewind is not in force.
+        """
         ...
 
     # -- guards -----------------------------------------------------------------------------

@@ -253,6 +253,28 @@ class PassRecord:
 
 
 @dataclass(frozen=True)
+class StoredExtract:
+    """One thing that an accepted row says, as `agent.base.extract` found it."""
+
+    row_id: int
+    seq: int
+    role: str
+    kind: str
+    subject: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A standing instruction. `source_seq` is the row it was found in, None when set by hand."""
+
+    id: int
+    text: str
+    source_seq: int | None
+    created_at: float
+
+
+@dataclass(frozen=True)
 class CheckReport:
     """What `hermes doctor` finds in a store: one line a broken law, empty when sound."""
 

@@ -217,6 +217,27 @@ CREATE VIRTUAL TABLE message_index USING fts5(
 );
 """
 
+_EXTRACTS = """
+DROP TABLE extracts;
+
+CREATE TABLE extracts (
+    row_id INTEGER NOT NULL REFERENCES messages(id),
+    start INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (row_id, start, kind)
+) WITHOUT ROWID;
+
+CREATE TABLE extract_mark (last_extracted_row INTEGER NOT NULL);
+
+INSERT INTO extract_mark VALUES (0);
+
+ALTER TABLE pins ADD COLUMN retired_seq INTEGER;
+"""
+"""An extract ends `length(value)` characters after its start: the value stands there word for word.
+`retired_seq` is the row that withdrew a pin; one that a rewind hides withdraws nothing."""
+
 VERSION_TABLE = """
 CREATE TABLE IF NOT EXISTS schema_version (
     version INTEGER PRIMARY KEY,
@@ -230,7 +251,10 @@ def _statements(*scripts: str) -> tuple[str, ...]:
     return tuple(statement for script in scripts for statement in script.strip().split("\n\n"))
 
 
-MIGRATIONS = (_statements(_SESSIONS, _ROWS, _PASSES, _MEMORY, _SEARCH),)
+MIGRATIONS = (
+    _statements(_SESSIONS, _ROWS, _PASSES, _MEMORY, _SEARCH),
+    _statements(_EXTRACTS),
+)
 """Entry n (from 0) holds the statements that lead to version n + 1."""
 
 VERSION = len(MIGRATIONS)

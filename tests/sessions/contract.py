@@ -12,6 +12,7 @@ import pytest
 
 from agent.base.errors import StoreError
 from agent.sessions.protocol import SessionStore
+from tests.sessions.contract_extracts import ExtractsContract
 from tests.sessions.contract_guards import GuardsContract, LeasesContract
 from tests.sessions.contract_ledger import LedgerContract
 from tests.sessions.contract_passes import PassesContract
@@ -26,6 +27,7 @@ class StoreContract(
     RowsContract,
     BlobsContract,
     SearchContract,
+    ExtractsContract,
     GuardsContract,
     LeasesContract,
     PassesContract,

@@ -1,0 +1,92 @@
+"""How a standing instruction, its withdrawal, a promise or a decision is worded in six languages.
+
+The wording stands in `cues/*.txt`: function words and the grammar of rules, no topic. A miss costs
+little: the user's own text stays in view by its own budget, cues only say what leaves it last.
+Sentences are given in lower case.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+LATIN = ("en", "de", "fr", "es")
+_START = r"(?:^|[,;:.!?(–—-]\s*|\b(?:please|pls|and|but|so|also|just|then|or|ok|okay)\s+)"
+"""Written `<start>` in the English file: where an order may begin."""
+_SECTION = re.compile(r"^\[(\w+)\]$")
+_TAG = re.compile(
+    r",?\s*(?:d[’']accord|ok|okay|alright|right|please|oder|ja|gell|vale|de acuerdo|sí"
+    r"|n[’']est-ce pas|好吗|好嗎|行吗|可以吗|ね|よね)\s*[?？]+$"
+)
+_ASKS = re.compile(
+    r"[?？][\"'”»」』)\s]*$|(?:ですか|ますか|でしょうか|のか)[。\s]*$|[吗呢][。\s]*$"
+)
+_FORBIDS = re.compile(
+    r"\b(?:may|can|darfst|kannst|puedes|peux|pouvez)\s+(?:not|nicht|only|nur|no|pas)\b"
+    r"|ちゃ|てはいけ"
+)
+
+
+@functools.cache
+def _sections(language: str) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in (
+        (Path(__file__).parent / "cues" / f"{language}.txt").read_text("utf-8").splitlines()
+    ):
+        heading = _SECTION.match(line)
+        if heading:
+            lines = sections.setdefault(heading[1], [])
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return sections
+
+
+@functools.cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return the function words of a Latin language; they tell it from others, too."""
+    return frozenset(" ".join(_sections(language)["stop"]).split())
+
+
+@functools.cache
+def _cue(language: str, section: str) -> re.Pattern[str]:
+    """Return the patterns of a section as one, those that begin a word behind one test for it."""
+    lines = [line.replace("<start>", _START) for line in _sections(language)[section]]
+    words = "|".join(f"(?:{line[2:]})" for line in lines if line.startswith(r"\b"))
+    others = [f"(?:{line})" for line in lines if not line.startswith(r"\b")]
+    return re.compile("|".join([rf"\b(?:{words})"] * bool(words) + others))
+
+
+def is_question(sentence: str) -> bool:
+    """Return whether a sentence asks; one that only ends in "ok?" does not."""
+    return bool(_ASKS.search(sentence)) and not _TAG.search(sentence)
+
+
+def is_rule(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence lays something down for longer than the work at hand."""
+    if is_question(sentence):
+        if any(_cue(name, "polite").search(sentence) for name in languages):
+            return True
+        sentence = sentence.rpartition("，")[0]
+    return any(
+        _cue(name, "rule").search(_cue(name, "veto").sub(" ", sentence)) for name in languages
+    )
+
+
+def is_withdrawal(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence takes an earlier instruction back."""
+    if is_question(sentence) or _FORBIDS.search(sentence):
+        return False
+    return any(_cue(name, "withdrawal").search(sentence) for name in languages)
+
+
+def is_promise(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether the speaker says what they will do."""
+    return any(_cue(name, "promise").search(sentence) for name in languages)
+
+
+def is_decision(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence tells what was chosen or ruled out."""
+    return any(_cue(name, "decision").search(sentence) for name in languages)

@@ -1,0 +1,198 @@
+"""Things in a text that a summary must not lose: paths, addresses, ids, numbers, dates, errors.
+
+Tokens are cut out once and each is judged by itself, so that the work grows with the text alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+TOKEN_MAX_CHARS = 240
+ERROR_MAX_CHARS = 160
+NAME_MAX_CHARS = 80
+
+
+class Thing(NamedTuple):
+    """One thing in a text. `sort` is a word: path, url, number, date, version, host, id, ..."""
+
+    sort: str
+    text: str
+    start: int
+    end: int
+
+
+_TOKEN = re.compile(r"[\w#~$€£@./\\+-](?:[\w./\\:@#%+=~&?!$€£*-]|,(?=\d))*")
+_ASCII_RUN = re.compile(r"[!-~À-ɏ€£]+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_TRAILING = ".,:;!?*=&-+~"
+_TELLING = frozenset("0123456789/\\._@:#-%$€£")
+
+_SORTS = (
+    ("url", re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,15}://\S+|www\.\S+")),
+    ("email", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
+    ("address", re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?")),
+    (
+        "date",
+        re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:T[\d:.+Z-]+)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}"),
+    ),
+    ("time", re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[ap]m)?", re.IGNORECASE)),
+    ("id", re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
+    (
+        "version",
+        re.compile(r"v\d+(?:\.\d+){0,3}(?:[-+.]\w+)*|\d+\.\d+\.\d+(?:\.\d+)?(?:[-+]?[a-z]\w*)*"),
+    ),
+    (
+        "id",
+        re.compile(r"[A-Z][A-Z0-9]{1,11}(?:-[A-Z0-9]{1,12}){0,3}-\d{1,12}|#\d+|[A-Z]{1,4}\d{3,}"),
+    ),
+    ("number", re.compile(r"[+-]?[$€£]?\d+(?:[.,]\d+)*(?:%|[a-zA-Zµ°$€£]{1,4}(?:/[a-z]{1,3})?)?")),
+    (
+        "host",
+        re.compile(
+            r"(?:[a-zA-Z][\w-]*(?:\.[\w-]+)+|[a-zA-Z][\w-]+):\d{2,5}|(?:[a-z0-9][a-z0-9-]*\.)+"
+            r"(?:com|org|net|io|dev|local|internal|intern|test|example|lan|de|fr|es|cn|jp|eu|co|app|cloud)"
+        ),
+    ),
+    (
+        "path",
+        re.compile(
+            r"(?:(?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?|(?:[\w.@%+-]+/){2,}[\w.@%+-]*|[\w.-]+/"
+            r"|[\w.@%+-]+/[\w@%+-]*\.\w{1,8}|[A-Za-z]:\\\S+|(?:[\w.-]+\\)+[\w.-]+"
+            r"|[\w@%+-]{2,}(?:\.[\w-]+)*\.[A-Za-z]\w{0,7}|\.[a-z][\w.-]{2,})(?::\d+){0,2}"
+        ),
+    ),
+    (
+        "id",
+        re.compile(
+            r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,64}|(?=\D*\d)(?=[\d_-]*[A-Za-z])[\w-]{6,64}"
+        ),
+    ),
+    (
+        "name",
+        re.compile(
+            r"--?[a-zA-Z][\w-]+(?:=\S+)?|[A-Za-z]\w*(?:_\w+)+|[A-Z][A-Z0-9]{2,}_\w+|[a-z]+[A-Z]\w+"
+            r"|(?:[A-Z][a-z0-9]+){2,}|[A-Za-z_]\w*(?:\.\w+)*\(\)"
+        ),
+    ),
+)
+_PATH_NOT = re.compile(r"(?:[a-z]\.)+[a-z]?|\w+/\w+", re.IGNORECASE)
+_UNIT_AFTER = re.compile(
+    r"[ \u00a0](?:(?:[kKMGT]i?B|[kMG]bit|ms|s|sec|seconds?|min|minutes?|h|hours?|days?|weeks?"
+    r"|months?|years?|rows?|lines?|tries|attempts?|retries|workers?|users?|files?|requests?|px|%|€|\$"
+    r"|EUR|USD|euros?|dollars?|cents?|Sekunden?|Minuten?|Stunden?|Tagen?|Wochen?|Monaten?|Zeilen?"
+    r"|secondes?|heures?|jours?|semaines?|mois|lignes?|segundos?|minutos?|horas?|días?|semanas?"
+    r"|meses|filas|líneas?)\b)|[秒分時时天个個件人回次名行台円元万]",
+)
+_MONTHS = (
+    r"jan(?:uary|uar|vier)?|feb(?:ruary|ruar)?|février|mar(?:ch|s)?|märz|apr(?:il)?|avril|may|mai|june?|"
+    r"juni|juin|july?|juli|juillet|aug(?:ust)?|août|sep(?:t(?:ember|embre)?)?|o[ck]t(?:ober|obre)?|"
+    r"nov(?:ember|embre)?|de[cz](?:ember)?|décembre|enero|febrero|marzo|abril|mayo|junio|julio|agosto|"
+    r"septiembre|octubre|noviembre|diciembre"
+)
+_WORDED_DATE = re.compile(
+    rf"\d{{1,2}}(?:st|nd|rd|th|er|\.)? (?:of |de )?(?:{_MONTHS})\b\.?(?:,? (?:de )?\d{{4}})?"
+    rf"|\b(?:{_MONTHS})\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?:,? \d{{4}})?"
+    r"|(?:\d{2,4}年)?\d{1,2}月\d{1,2}[日号]|\d{2,4}年\d{1,2}月"
+)
+_MONTH_HINTS = (
+    "jan feb fév mar mär apr abr avr may mai jun jui jul aug ago aoû sep oct okt nov dec dez déc "
+    "dic ene 月"
+).split()
+_ERROR = re.compile(
+    r"(?<=\w)(?:error|exception|fault)\b[^\n]{0,140}|\b(?:errno|err_\w*)\b[^\n]{0,140}"
+    r"|\b(?:error|exception|fatal|panic|denied|refused|fehler|erreur|échec|fallo)\b ?[:\-]"
+    r"[^\n]{1,140}|(?:エラー|错误|失败)[:：][^\n]{1,140}"
+)
+_NAME_BEFORE = re.compile(r"[\w.]{1,60}\Z")
+_ERROR_HINTS = (
+    "error", "exception", "errno", "fault", "err_", "fatal", "panic", "denied", "refused", "fehler",
+    "erreur", "échec", "fallo", "エラー", "错误", "失败",
+)  # fmt: skip
+_QUOTED = re.compile(
+    r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|„([^“”\n]{2,80})[“”]|«\s?([^»\n]{2,80})»|「([^」\n]{2,60})」"
+    r"|『([^』\n]{2,60})』|`([^`\n]{2,160})`|^[ \t]*\$ ([^\n]{2,160})$",
+    re.MULTILINE,
+)
+
+
+def things_in(text: str) -> list[Thing]:
+    """Return the things in a text in order; of those that overlap the longest."""
+    found = [*_errors(text), *_quoted(text), *_dates(text), *_tokens(text)]
+    found.sort(key=lambda thing: (thing.start, -thing.end))
+    kept: list[Thing] = []
+    end = 0
+    for thing in found:
+        if thing.start >= end:
+            kept.append(thing)
+            end = thing.end if thing.sort not in ("error", "quote") else thing.start
+    return kept
+
+
+def _errors(text: str) -> Iterator[Thing]:
+    lowered = _lowered(text)
+    if any(hint in lowered for hint in _ERROR_HINTS):
+        for match in _ERROR.finditer(lowered):
+            before = _NAME_BEFORE.search(text, max(0, match.start() - 60), match.start())
+            start = before.start() if before else match.start()
+            said = text[start : min(match.end(), start + ERROR_MAX_CHARS)].rstrip(" \t\r,;.")
+            if len(said) > 6:
+                yield Thing("error", said, start, start + len(said))
+
+
+def _quoted(text: str) -> Iterator[Thing]:
+    for match in _QUOTED.finditer(text):
+        group = match.lastindex or 0
+        start, end = match.span(group)
+        name = text[start:end]
+        if len(name) <= NAME_MAX_CHARS * 2 and not name.isspace():
+            yield Thing("command" if group >= 7 and " " in name else "quote", name, start, end)
+
+
+def _dates(text: str) -> Iterator[Thing]:
+    lowered = _lowered(text)
+    if any(hint in lowered for hint in _MONTH_HINTS):
+        for match in _WORDED_DATE.finditer(lowered):
+            yield Thing("date", text[match.start() : match.end()], *match.span())
+
+
+def _lowered(text: str) -> str:
+    """Return the text in lower case if that keeps its length, as it does but for a few letters."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text
+
+
+def _tokens(text: str) -> Iterator[Thing]:
+    for match in _TOKEN.finditer(text):
+        token, start = match[0], match.start()
+        if not token.isascii() and _CJK.search(token):
+            for run in _ASCII_RUN.finditer(token):
+                yield from _judged(text, run[0], start + run.start())
+        elif "=" in token and "://" not in token and not token.startswith("-"):
+            name, _, value = token.partition("=")
+            yield from _judged(text, value, start + len(name) + 1)
+        else:
+            yield from _judged(text, token, start)
+
+
+def _judged(text: str, token: str, start: int) -> Iterator[Thing]:
+    """Yield the thing that a token is, if it is one; a unit that follows a number belongs to it."""
+    stripped = token.rstrip(_TRAILING)
+    size = len(stripped)
+    if size < 2 or size > TOKEN_MAX_CHARS:
+        if size == 1 and stripped.isdigit():
+            unit = _UNIT_AFTER.match(text, start + 1)
+            if unit:
+                yield Thing("number", text[start : unit.end()], start, unit.end())
+        return
+    if _TELLING.isdisjoint(stripped) and (stripped.islower() or stripped[1:].islower()):
+        return
+    sort = next((name for name, pattern in _SORTS if pattern.fullmatch(stripped)), "")
+    if not sort or (sort == "path" and _PATH_NOT.fullmatch(stripped)):
+        return
+    end = start + size
+    if sort == "number":
+        unit = _UNIT_AFTER.match(text, end)
+        end = unit.end() if unit else end
+    yield Thing(sort, text[start:end], start, end)

@@ -1,0 +1,123 @@
+"""What rows say, extracted after they were accepted so that no append ever waits for it.
+
+Rows are read and looked at without a lock; only the result is written in a transaction. Two
+processes may do the same batch: the first to write moves the mark, the other starts again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent.base.clock import Clock
+from agent.base.messages import Message, text_of
+from agent.sessions import pins
+from agent.sessions import statements as sql
+from agent.sessions.blobs import whole
+from agent.sessions.places import conversation_of
+from agent.sessions.records import StoredExtract
+from agent.sessions.rows import decode_row
+from agent.sessions.sqlite import Connection, SqliteDatabase
+
+_BATCH_ROWS = 64
+_BATCH_CHARS = 256 * 1024
+_PAUSE_S = 0.002
+_MARK = "SELECT last_extracted_row, (SELECT coalesce(max(id), 0) FROM messages) FROM extract_mark"
+_SET_MARK = "UPDATE extract_mark SET last_extracted_row = ?"
+_NEXT = f"""
+SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m
+CROSS JOIN sessions s ON s.id = m.session_id
+CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
+_ADD = "INSERT OR IGNORE INTO extracts (row_id, start, kind, subject, value) VALUES (?, ?, ?, ?, ?)"
+_OF_CONVERSATION = """
+SELECT p.row_id, p.seq, m.role, e.kind, e.subject, e.value
+FROM places p CROSS JOIN extracts e ON e.row_id = p.row_id CROSS JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.hidden_by IS NULL{} ORDER BY p.seq DESC, e.start LIMIT ?"""
+
+
+class _Row(NamedTuple):
+    conversation_id: int
+    message: Message
+
+
+class _Batch(NamedTuple):
+    """Rows after `mark`, and the mark when they are done."""
+
+    mark: int
+    rows: list[_Row]
+    next_mark: int
+
+
+def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
+    """Extract from the rows accepted until now; return how many."""
+    from agent.base.extract import ExtractKind, extract
+
+    done = 0
+    last_wanted: int | None = None
+    while True:
+        with database.read() as connection:
+            mark, newest = connection.execute(_MARK).fetchone()
+            last_wanted = newest if last_wanted is None else last_wanted
+            if mark >= last_wanted:
+                return done
+            batch = _next_batch(connection, mark, newest)
+        found = [(row, extract(_text(row.message), row.message["role"])) for row in batch.rows]
+        with database.write() as connection:
+            if connection.execute(_MARK).fetchone()[0] != batch.mark:
+                continue
+            now = clock.now()
+            for row, extracts in found:
+                row_id, seq = row.message["_row_id"], row.message["_seq"]
+                values = [(row_id, e.span[0], e.kind, e.subject, e.value) for e in extracts]
+                connection.executemany(_ADD, values)
+                for each in extracts:
+                    if each.kind is ExtractKind.INSTRUCTION:
+                        pins.recognise(connection, row.conversation_id, seq, each.value, now)
+                    elif each.kind is ExtractKind.WITHDRAWAL:
+                        pins.withdraw(connection, row.conversation_id, seq, each.value, now)
+            connection.execute(_SET_MARK, (batch.next_mark,))
+        done += len(found)
+        time.sleep(_PAUSE_S)
+
+
+def _next_batch(connection: Connection, mark: int, newest: int) -> _Batch:
+    """Return the next accepted rows; rows that passes made are stepped over."""
+    rows: list[_Row] = []
+    chars, next_mark = 0, mark
+    fetched = connection.execute(_NEXT, (mark,)).fetchall()
+    for row in fetched:
+        next_mark = row[0]
+        if row[1] == "message":
+            message = whole(connection, decode_row(row))
+            rows.append(_Row(row[16], message))
+            chars += len(_text(message))
+        if chars >= _BATCH_CHARS:
+            return _Batch(mark, rows, next_mark)
+    return _Batch(mark, rows, next_mark if len(fetched) == _BATCH_ROWS else newest)
+
+
+def _text(message: Message) -> str:
+    """Return what a row says: its text, then what its tool calls were given."""
+    text = text_of(message.get("content"))
+    if message["role"] != "assistant" or not message.get("tool_calls"):
+        return text
+    given = [str((call.get("function") or {}).get("arguments")) for call in message["tool_calls"]]
+    return "\n".join([text, *given])
+
+
+def read_extracts(
+    connection: Connection, session_id: str, kinds: Sequence[str], limit: int
+) -> list[StoredExtract]:
+    """Return extracts of a conversation, newest row first."""
+    conversation_id = conversation_of(connection, session_id)
+    chosen = f" AND e.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    rows = connection.execute(_OF_CONVERSATION.format(chosen), (conversation_id, *kinds, limit))
+    return [StoredExtract(*row) for row in rows]
+
+
+def lower_mark(connection: Connection) -> None:
+    """Move the mark to the newest row, after rows were deleted: their ids may be given again."""
+    mark, newest = connection.execute(_MARK).fetchone()
+    connection.execute(_SET_MARK, (min(mark, newest),))
