@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from agent.base.messages import Message, wire_message
 from agent.base.record import dataclass
+from agent.base.seqs import seq_ranges
 from agent.compaction.attempt import Candidate, Changes
 from agent.compaction.budget import row_tokens, total_tokens
 from agent.sessions.records import (
@@ -170,15 +171,3 @@ def _receipt(
         "summary_calls": made.chunks,
         "summary_tokens": made.tokens_out,
     }
-
-
-def seq_ranges(seqs: Iterable[int]) -> str:
-    """Return seqs as text: `1-4,7,9-12`; pending rows, which have none yet, are left out."""
-    ordered = sorted({seq for seq in seqs if seq})
-    ranges: list[list[int]] = []
-    for seq in ordered:
-        if ranges and seq == ranges[-1][1] + 1:
-            ranges[-1][1] = seq
-        else:
-            ranges.append([seq, seq])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
