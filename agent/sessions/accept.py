@@ -26,9 +26,13 @@ class Incoming(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where and when a row comes into being, and which kind of row it is."""
+    """Where and when a row comes into being, and which kind of row it is.
+
+    `family` is that of its conversation.
+    """
 
     session_id: str
+    family: int
     seq: int
     kind: str
     at: float
@@ -48,9 +52,11 @@ def accept(
     end = connection.execute(sql.END_OF, (session_id,)).fetchone()
     if end is None:
         raise unknown_session(session_id)
-    conversation_id, watermark = end
+    conversation_id, family, watermark = end
     stored = [
-        _insert(connection, conversation_id, Origin(session_id, seq, "message", now), incoming)
+        _insert(
+            connection, conversation_id, Origin(session_id, family, seq, "message", now), incoming
+        )
         for seq, incoming in enumerate(batch, start=watermark + 1)
     ]
     count, tokens = len(stored), sum(message["_tokens"] for message in stored)
@@ -85,6 +91,6 @@ def insert_row(
     blob: Blob | None = None,
 ) -> int:
     """Insert one row of `messages` and return its id."""
-    came_from = (origin.session_id, origin.seq, origin.kind)
+    came_from = (origin.session_id, origin.family, origin.seq, origin.kind)
     sha256 = blob.sha256 if blob else None
     return insert_id(connection, sql.NEW_ROW, (*came_from, *values, origin.at, tokens, sha256))

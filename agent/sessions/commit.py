@@ -13,6 +13,7 @@ from agent.sessions.leases import require_token
 from agent.sessions.passes import closed_pass, pass_state
 from agent.sessions.places import read_head, read_pass_ids, read_view
 from agent.sessions.records import PassCommit, PassStatus, View
+from agent.sessions.rotation import rotate
 from agent.sessions.rows import dump_record
 from agent.sessions.sqlite import Connection
 
@@ -90,10 +91,12 @@ def commit_pass(
         gained += draft.new_row.tokens
         count += 1
     connection.execute(sql.COUNT_LIVE, (count, gained, conversation_id))
-    generation = connection.execute(sql.BUMP_GENERATION, (conversation_id,)).fetchone()[0]
+    generation = connection.execute(sql.BUMP_GENERATION, (1, conversation_id)).fetchone()[0]
     cooldowns.reset_anchor(connection, conversation_id)
     cooldowns.write_guards(connection, conversation_id, commit.guards)
     _close(connection, draft, ordinal, generation, now)
+    if commit.child_session_id:
+        rotate(connection, conversation_id, commit.child_session_id, now)
     return read_view(connection, lease.session_id)
 
 
@@ -189,7 +192,8 @@ def _insert_made(connection: Connection, draft: Draft, ordinal: int, seq: int, n
     commit, made = draft.commit, draft.new_row
     assert made is not None
     assert commit.new_row is not None
-    origin = Origin(commit.lease.session_id, seq, commit.new_row.kind, now)
+    family = connection.execute(sql.FAMILY_OF, (commit.lease.conversation_id,)).fetchone()[0]
+    origin = Origin(commit.lease.session_id, family, seq, commit.new_row.kind, now)
     row_id = insert_row(connection, origin, made.row.values, made.tokens)
     connection.execute(
         sql.NEW_PLACE, (commit.lease.conversation_id, seq, row_id, made.tokens, ordinal)
@@ -211,6 +215,7 @@ def _close(connection: Connection, draft: Draft, ordinal: int, generation: int, 
             draft.durations,
             draft.receipt,
             now,
+            commit.child_session_id or None,
             ordinal,
         ),
     )

@@ -8,11 +8,13 @@ from agent.sessions import extracts, search
 from agent.sessions.places import conversation_of
 from agent.sessions.rows import decode_row
 from agent.sessions.sqlite import Connection
-from agent.sessions.statements import ROW_COLUMNS
+from agent.sessions.statements import FAMILY_OF, ROW_COLUMNS
 
 _OWN_ROWS: Final = """
-SELECT row_id FROM places WHERE conversation_id = :conversation
-EXCEPT SELECT row_id FROM places WHERE conversation_id <> :conversation"""
+SELECT p.row_id FROM places p WHERE p.conversation_id = :conversation AND NOT EXISTS (
+    SELECT 1 FROM conversations c JOIN places o
+        ON o.conversation_id = c.id AND o.seq = p.seq AND o.row_id = p.row_id
+    WHERE c.family = :family AND c.id <> :conversation)"""
 _OWN_MESSAGES: Final = f"""
 SELECT {ROW_COLUMNS} FROM places p JOIN messages m ON m.id = p.row_id
 WHERE p.conversation_id = :conversation AND p.row_id IN ({_OWN_ROWS})"""
@@ -26,6 +28,8 @@ _STEPS: Final = (
     "DELETE FROM responses WHERE conversation_id = :conversation",
     "DELETE FROM compaction_passes WHERE conversation_id = :conversation",
     "DELETE FROM compression_locks WHERE conversation_id = :conversation",
+    """UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id IN (
+        SELECT id FROM sessions WHERE conversation_id = :conversation)""",
     "DELETE FROM sessions WHERE conversation_id = :conversation",
     "DELETE FROM conversations WHERE id = :conversation",
     "DELETE FROM deletions",
@@ -36,10 +40,12 @@ DELETE FROM blobs WHERE sha256 = ? AND NOT EXISTS (SELECT 1 FROM messages WHERE 
 
 def delete_conversation(connection: Connection, session_id: str) -> None:
     """Delete everything of a session's conversation that no other conversation points at."""
-    conversation = {"conversation": conversation_of(connection, session_id)}
+    conversation_id = conversation_of(connection, session_id)
+    family = connection.execute(FAMILY_OF, (conversation_id,)).fetchone()[0]
+    conversation = {"conversation": conversation_id, "family": family}
     rows = connection.execute(_OWN_MESSAGES, conversation).fetchall()
     messages = [decode_row(row) for row in rows]
-    search.drop_rows(connection, conversation["conversation"], messages)
+    search.drop_rows(connection, family, messages)
     connection.execute(_OPEN_GATE, conversation)
     for step in _STEPS:
         connection.execute(step, conversation)

@@ -12,7 +12,7 @@ from agent.base.errors import UnknownSession, UsageError
 from agent.base.messages import clean_text
 from agent.base.record import dataclass
 from agent.sessions import statements as sql
-from agent.sessions.places import unknown_session
+from agent.sessions.places import conversation_of, unknown_session
 from agent.sessions.records import SessionRecord
 from agent.sessions.rows import dump_record
 from agent.sessions.sqlite import Connection, insert_id
@@ -40,8 +40,9 @@ def create_session(connection: Connection, new: NewSession, now: float) -> None:
         raise UsageError("a session needs an id that is not empty")
     if connection.execute(sql.CONVERSATION_OF, (new.session_id,)).fetchone() is not None:
         return
-    _require_free_title(connection, new.session_id, new.title)
-    conversation_id = insert_id(connection, sql.NEW_CONVERSATION, (now,))
+    require_free_title(connection, None, new.title)
+    conversation_id = insert_id(connection, sql.NEW_CONVERSATION, (now, new.session_id))
+    connection.execute(sql.BEGIN_FAMILY, (conversation_id,))
     connection.execute(
         sql.NEW_SESSION,
         (
@@ -77,40 +78,50 @@ def read_session(connection: Connection, session_id: str) -> SessionRecord:
 
 
 def find_session(connection: Connection, name: str) -> SessionRecord:
-    """Return the session with that id, unique id prefix or title, tried in this order."""
-    exact = connection.execute(sql.SESSION_BY_ID, (name,)).fetchone()
+    """Return the tip of the conversation that has a session of that id, unique id prefix or
+    title, tried in this order."""
+    exact = connection.execute(sql.CONVERSATION_OF, (name,)).fetchone()
     if exact is not None:
-        return decode_session(exact)
-    rows = []
+        return read_tip(connection, exact[0])
+    found = []
     if name:
         bounds = (name, name, _NAMED_SESSIONS + 1)
-        rows = connection.execute(sql.SESSIONS_BY_PREFIX, bounds).fetchall()
-    if len(rows) == 1:
-        return decode_session(rows[0])
+        found = connection.execute(sql.CONVERSATIONS_BY_PREFIX, bounds).fetchall()
+    if len(found) == 1:
+        return read_tip(connection, found[0][0])
     titled = connection.execute(sql.SESSION_BY_TITLE, (name,)).fetchone()
     if titled is not None:
         return decode_session(titled)
-    if not rows:
+    if not found:
         raise unknown_session(name)
-    named = ", ".join(row[0] for row in rows[:_NAMED_SESSIONS])
-    more = ", ..." if len(rows) > _NAMED_SESSIONS else ""
+    named = ", ".join(session_id for _conversation, session_id in found[:_NAMED_SESSIONS])
+    more = ", ..." if len(found) > _NAMED_SESSIONS else ""
     raise UnknownSession(
         f"several sessions begin with {name!r} ({named}{more}); give more characters"
     )
 
 
+def read_tip(connection: Connection, conversation_id: int) -> SessionRecord:
+    """Return the session that carries a conversation on."""
+    return decode_session(
+        connection.execute(sql.TIP_OF_CONVERSATION, (conversation_id,)).fetchone()
+    )
+
+
 def read_sessions(connection: Connection, limit: int) -> list[SessionRecord]:
-    """Return sessions, most recently active first."""
+    """Return the tip of each conversation, most recently active first."""
     return [decode_session(row) for row in connection.execute(sql.SESSIONS_BY_ACTIVITY, (limit,))]
 
 
 def set_title(connection: Connection, session_id: str, title: str | None) -> None:
-    """Name a session, or take its name away with None."""
-    _require_free_title(connection, session_id, title)
-    _update(connection, sql.SET_TITLE, (_clean(title), session_id))
+    """Name a session's conversation, or take its name away with None."""
+    tip = read_tip(connection, conversation_of(connection, session_id))
+    require_free_title(connection, tip.id, title)
+    connection.execute(sql.SET_TITLE, (_clean(title), tip.id))
 
 
-def _require_free_title(connection: Connection, session_id: str, title: str | None) -> None:
+def require_free_title(connection: Connection, session_id: str | None, title: str | None) -> None:
+    """Raise UsageError unless a session (None for a new one) may have that title."""
     if title is None:
         return
     if not title.strip():
@@ -122,15 +133,12 @@ def _require_free_title(connection: Connection, session_id: str, title: str | No
 
 def set_system_prompt(connection: Connection, session_id: str, system_prompt: str) -> None:
     """Keep the prompt that the session's requests begin with."""
-    _update(connection, sql.SET_SYSTEM_PROMPT, (clean_text(system_prompt), session_id))
+    values = (clean_text(system_prompt), session_id)
+    if connection.execute(sql.SET_SYSTEM_PROMPT, values).rowcount == 0:
+        raise unknown_session(session_id)
 
 
 def end_session(connection: Connection, session_id: str, reason: str, now: float) -> None:
     """Stamp the end; the first stamp wins."""
     if connection.execute(sql.END_SESSION, (now, clean_text(reason), session_id)).rowcount == 0:
         read_session(connection, session_id)
-
-
-def _update(connection: Connection, statement: str, values: tuple[str | None, str]) -> None:
-    if connection.execute(statement, values).rowcount == 0:
-        raise unknown_session(values[1])

@@ -31,10 +31,10 @@ _UNSTARTED = (PassStatus.SKIPPED, PassStatus.BLOCKED)
 _CLOSED = (PassStatus.ABORTED, PassStatus.FAILED, PassStatus.SUPERSEDED)
 _NAMED_PASSES = 5
 _BLANK: Mapping[str, Any] = {
-    **dict.fromkeys(("failure_class", "detail", "model", "route"), ""),
-    **dict.fromkeys(
-        ("watermark", "lease_token", "tokens_before", "messages_before", "finished_at")
-    ),
+    **dict.fromkeys(("strategy", "failure_class", "detail", "model", "route"), ""),
+    **dict.fromkeys(("tokens_before", "tokens_after", "messages_before", "messages_after")),
+    **dict.fromkeys(("watermark", "lease_token", "target_pass", "finished_at")),
+    "receipt": "{}",
 }
 """What a new ledger row holds unless told otherwise; no watermark means the conversation's."""
 
@@ -59,7 +59,7 @@ def open_pass(connection: Connection, opening: PassOpening, now: float) -> None:
             f"pass {rival[0]!r} of session {opening.session_id!r} is still {rival[1]}; "
             "adopt or close it first"
         )
-    _insert_pass(
+    insert_pass(
         connection,
         **asdict(opening),
         conversation_id=conversation_id,
@@ -68,8 +68,10 @@ def open_pass(connection: Connection, opening: PassOpening, now: float) -> None:
     )
 
 
-def _insert_pass(connection: Connection, **columns: Any) -> None:
+def insert_pass(connection: Connection, **columns: Any) -> int:
+    """Insert a ledger row at its conversation's generation; return the number places carry."""
     connection.execute(sql.NEW_PASS, {**_BLANK, **columns})
+    return pass_state(connection, columns["pass_id"], columns["conversation_id"])[0]
 
 
 def prepare_pass(connection: Connection, pass_id: str, plan: Mapping[str, Any]) -> None:
@@ -96,10 +98,13 @@ def closed_pass(pass_id: str, status: str) -> PassSuperseded:
     return PassSuperseded(f"pass {pass_id!r} is already {status}; plan again")
 
 
-def pass_state(connection: Connection, pass_id: str) -> tuple[int, int, str, int | None]:
-    """Return (ordinal, conversation id, status, lease token). Raises: UnknownPass."""
+def pass_state(
+    connection: Connection, pass_id: str, conversation_id: int | None = None
+) -> tuple[int, int, str, int | None]:
+    """Return (ordinal, conversation id, status, lease token), without a conversation those of the
+    first that has the pass. Raises: UnknownPass."""
     row: tuple[int, int, str, int | None] | None = connection.execute(
-        sql.PASS_STATE, (pass_id,)
+        sql.PASS_STATE, (pass_id, conversation_id)
     ).fetchone()
     if row is None:
         raise _unknown_pass(pass_id)
@@ -153,7 +158,7 @@ def note_unstarted(
         connection.execute(sql.FOLD, (detail, now, pass_id))
     else:
         pass_id = new_pass_id()
-        _insert_pass(
+        insert_pass(
             connection,
             pass_id=pass_id,
             conversation_id=conversation_id,
@@ -200,9 +205,10 @@ def read_passes(connection: Connection, session_id: str) -> list[PassRecord]:
     return [decode_pass(row) for row in rows]
 
 
-def read_pass(connection: Connection, name: str) -> PassRecord:
-    """Return the pass with that id or unique prefix."""
-    rows = connection.execute(sql.PASSES_BY_PREFIX, (name, name, _NAMED_PASSES)).fetchall()
+def read_pass(connection: Connection, name: str, conversation_id: int | None = None) -> PassRecord:
+    """Return the pass with that id or unique prefix, in one conversation or in the first one."""
+    wanted = {"name": name, "conversation_id": conversation_id, "limit": _NAMED_PASSES}
+    rows = connection.execute(sql.PASSES_BY_PREFIX, wanted).fetchall()
     if not name or not rows:
         raise _unknown_pass(name)
     exact = [row for row in rows if row[0] == name] or rows
@@ -216,9 +222,12 @@ def _unknown_pass(name: str) -> UnknownPass:
     return UnknownPass(f"no compaction pass {name!r}; see `hermes compactions list`")
 
 
-def read_pass_rows(connection: Connection, pass_id: str) -> tuple[list[Message], list[Message]]:
-    """Return the rows that a pass covers and those that it made."""
-    ordinal, conversation_id, _status, _token = pass_state(connection, pass_id)
+def read_pass_rows(
+    connection: Connection, pass_id: str, conversation_id: int | None
+) -> tuple[list[Message], list[Message]]:
+    """Return the rows that a pass covers and those that it made, in one conversation or in the
+    first that has it."""
+    ordinal, conversation_id, _status, _token = pass_state(connection, pass_id, conversation_id)
     covered, made = (
         [
             whole(connection, decode_row(row))

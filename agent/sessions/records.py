@@ -63,7 +63,7 @@ class SessionRecord:
     message_count: int
     """Accepted rows of the conversation, whatever their state."""
     pass_count: int
-    """Committed passes of the conversation that are in force."""
+    """Compactions of the conversation that are in force: committed, no rewind and no undo."""
     model_config: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
 
@@ -140,6 +140,10 @@ class Guards:
     health: Mapping[str, Any] | None = None
 
 
+NO_GUARDS = Guards()
+"""An outcome that says nothing about the future."""
+
+
 @dataclass(frozen=True)
 class PassOpening:
     """A new ledger row, status `planned`."""
@@ -204,6 +208,8 @@ class PassCommit:
     """Milliseconds by step: plan, summary, verify, commit, total (what is known)."""
     failure_class: str = ""
     """Why a mechanical pass stood in for a summary; empty otherwise."""
+    child_session_id: str = ""
+    """The session that carries the conversation on from this commit; empty stays in place."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +278,14 @@ class Pin:
     text: str
     source_seq: int | None
     created_at: float
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """What an undo or a rewind did: its ledger rows, oldest first, and the view after it."""
+
+    ledger: tuple[PassRecord, ...]
+    view: View
 
 
 @dataclass(frozen=True)

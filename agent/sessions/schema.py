@@ -102,10 +102,7 @@ WHEN NOT EXISTS (SELECT 1 FROM deletions) BEGIN
 END;
 """
 
-_PASSES = """
-CREATE TABLE compaction_passes (
-    ordinal INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
+_LEDGER = """
     conversation_id INTEGER NOT NULL REFERENCES conversations(id),
     session_id TEXT NOT NULL,
     generation INTEGER NOT NULL,
@@ -133,14 +130,23 @@ CREATE TABLE compaction_passes (
     target_pass TEXT,
     child_session_id TEXT,
     created_at REAL NOT NULL,
-    finished_at REAL
-);
+    finished_at REAL"""
 
+_LEDGER_INDEXES = """
 CREATE INDEX passes_conversation ON compaction_passes(conversation_id, ordinal);
 
 CREATE UNIQUE INDEX passes_open ON compaction_passes(conversation_id)
     WHERE status IN ('planned', 'prepared');
+"""
 
+_PASSES = f"""
+CREATE TABLE compaction_passes (
+    ordinal INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,{_LEDGER}
+);
+"""
+
+_LEASES = """
 CREATE TABLE compression_locks (
     conversation_id INTEGER PRIMARY KEY REFERENCES conversations(id),
     holder TEXT NOT NULL,
@@ -238,6 +244,50 @@ ALTER TABLE pins ADD COLUMN retired_seq INTEGER;
 """An extract ends `length(value)` characters after its start: the value stands there word for word.
 `retired_seq` is the row that withdrew a pin; one that a rewind hides withdraws nothing."""
 
+_ROTATIONS = """
+ALTER TABLE conversations ADD COLUMN tip TEXT NOT NULL DEFAULT '';
+
+UPDATE conversations SET tip =
+    (SELECT s.id FROM sessions s WHERE s.conversation_id = conversations.id);
+"""
+"""A rotation gives a conversation another session; its tip is the newest."""
+
+_FORKS = """
+ALTER TABLE conversations ADD COLUMN family INTEGER NOT NULL DEFAULT 0;
+
+UPDATE conversations SET family = id;
+
+CREATE INDEX conversations_family ON conversations(family);
+
+ALTER TABLE messages ADD COLUMN family INTEGER NOT NULL DEFAULT 0;
+
+DROP TRIGGER messages_are_never_updated;
+
+UPDATE messages SET family =
+    (SELECT s.conversation_id FROM sessions s WHERE s.id = messages.session_id);
+
+CREATE TRIGGER messages_are_never_updated BEFORE UPDATE ON messages BEGIN
+    SELECT RAISE(ABORT, 'messages is insert-only');
+END;
+"""
+"""A row's family is the first of the conversations that forks connect with the one it was accepted
+in: all that share a row are of its family."""
+
+_FORKED_PASSES = f"""
+ALTER TABLE compaction_passes RENAME TO earlier_passes;
+
+CREATE TABLE compaction_passes (
+    ordinal INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,{_LEDGER},
+    UNIQUE (id, conversation_id)
+);
+
+INSERT INTO compaction_passes SELECT * FROM earlier_passes;
+
+DROP TABLE earlier_passes;
+"""
+"""A fork has passes with the ids of those that it inherits, and a status of its own for each."""
+
 VERSION_TABLE = """
 CREATE TABLE IF NOT EXISTS schema_version (
     version INTEGER PRIMARY KEY,
@@ -252,8 +302,9 @@ def _statements(*scripts: str) -> tuple[str, ...]:
 
 
 MIGRATIONS = (
-    _statements(_SESSIONS, _ROWS, _PASSES, _MEMORY, _SEARCH),
+    _statements(_SESSIONS, _ROWS, _PASSES, _LEDGER_INDEXES, _LEASES, _MEMORY, _SEARCH),
     _statements(_EXTRACTS),
+    _statements(_ROTATIONS, _FORKS, _FORKED_PASSES, _LEDGER_INDEXES),
 )
 """Entry n (from 0) holds the statements that lead to version n + 1."""
 

@@ -44,16 +44,16 @@ _ADD = "INSERT INTO message_index (rowid, body) VALUES (?, ?)"
 _REMOVE = "INSERT INTO message_index (message_index, rowid, body) VALUES ('delete', ?, ?)"
 
 # CROSS JOIN keeps the order of the tables: newest rows first, without sorting.
-_COLUMNS = f"SELECT {sql.ROW_COLUMNS}, m.session_id, s.title, p.compacted_by, p.masked_by"
+_COLUMNS = f"SELECT {sql.ROW_COLUMNS}, s.id, s.title, p.compacted_by, p.masked_by"
 _PLACED = """
-CROSS JOIN sessions s ON s.id = m.session_id
-CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+CROSS JOIN conversations c ON c.family = m.family
+CROSS JOIN places p ON p.conversation_id = c.id AND p.seq = m.seq AND p.row_id = m.id
+CROSS JOIN sessions s ON s.id = c.tip
 """
 _SOUGHT = """
-WHERE m.kind = 'message' AND p.hidden_by IS NULL
-AND (:scope IS NULL OR s.conversation_id = :scope)"""
+WHERE m.kind = 'message' AND p.hidden_by IS NULL AND (:scope IS NULL OR c.id = :scope)"""
 _INDEXABLE = f"""
-SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m {_PLACED}
+SELECT {sql.ROW_COLUMNS.replace("p.seq", "m.seq")}, m.family FROM messages m
 WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
 _BY_INDEX = f"""
 {_COLUMNS} FROM message_index f CROSS JOIN messages m ON m.id = f.rowid {_PLACED} {_SOUGHT}
@@ -62,7 +62,7 @@ _NOT_INDEXED = f"{_COLUMNS} FROM messages m {_PLACED} {_SOUGHT} AND m.id > :mark
 _NEWEST = f"{_COLUMNS} FROM messages m {_PLACED} {_SOUGHT} ORDER BY m.id DESC LIMIT {SCANNED_ROWS}"
 _NEWEST_IN = f"""
 {_COLUMNS} FROM places p CROSS JOIN messages m ON m.id = p.row_id
-CROSS JOIN sessions s ON s.id = m.session_id
+CROSS JOIN conversations c ON c.id = :scope CROSS JOIN sessions s ON s.id = c.tip
 WHERE p.conversation_id = :scope AND m.kind = 'message' AND p.hidden_by IS NULL
 ORDER BY p.seq DESC LIMIT {SCANNED_ROWS}"""
 
@@ -115,15 +115,15 @@ def _next_bodies(
     return bodies, mark if len(rows) == _BATCH_ROWS else newest
 
 
-def drop_rows(connection: Connection, conversation_id: int, messages: list[Message]) -> None:
-    """Take those of the rows that are indexed out of the index."""
+def drop_rows(connection: Connection, family: int, messages: list[Message]) -> None:
+    """Take those of a family's rows that are indexed out of the index."""
     mark = connection.execute(_MARK).fetchone()[0]
     connection.executemany(
         _REMOVE,
         [
             (
                 message["_row_id"],
-                index_text(conversation_id, whole(connection, dict(message))),
+                index_text(family, whole(connection, dict(message))),
             )
             for message in messages
             if message["_row_id"] <= mark and "_kind" not in message
@@ -140,14 +140,24 @@ def lower_mark(connection: Connection) -> None:
 def find_rows(
     connection: Connection, query: Query, session_id: str | None, limit: int
 ) -> list[SearchHit]:
-    """Return the newest rows that hold every needle.
+    """Return the newest rows that hold every needle, one that forks share once.
 
     Words of one or two characters (one, for Chinese, Japanese and Korean) only filter; a query of
     nothing else looks through the newest `SCANNED_ROWS` rows.
     """
     scope = None if session_id is None else conversation_of(connection, session_id)
-    hits = (_hit(connection, query, row) for row in _candidates(connection, query, scope))
+    rows = _once(_candidates(connection, query, scope))
+    hits = (_hit(connection, query, row) for row in rows)
     return list(islice((hit for hit in hits if hit is not None), max(0, limit)))
+
+
+def _once(rows: Iterator[_Row]) -> Iterator[_Row]:
+    """Yield each row of the store as the oldest conversation has it, which comes first."""
+    last = None
+    for row in rows:
+        if row[0] != last:
+            last = row[0]
+            yield row
 
 
 def _candidates(connection: Connection, query: Query, scope: int | None) -> Iterator[_Row]:
@@ -165,7 +175,8 @@ def _not_indexed(connection: Connection, scope: int | None) -> Iterator[_Row]:
 
 def _by_index(connection: Connection, pieces: list[str], scope: int | None) -> Iterator[_Row]:
     if scope is not None:
-        pieces = [*pieces, scope_piece(scope)]
+        family = connection.execute(sql.FAMILY_OF, (scope,)).fetchone()[0]
+        pieces = [*pieces, scope_piece(family)]
     match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
     return connection.execute(_BY_INDEX, {"scope": scope, "pieces": match})
 

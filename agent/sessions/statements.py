@@ -10,25 +10,39 @@ from __future__ import annotations
 from typing import Final
 
 # -- sessions -------------------------------------------------------------------------------
-NEW_CONVERSATION: Final = "INSERT INTO conversations (last_active_at) VALUES (?)"
+NEW_CONVERSATION: Final = "INSERT INTO conversations (last_active_at, tip) VALUES (?, ?)"
+BEGIN_FAMILY: Final = "UPDATE conversations SET family = id WHERE id = ?"
+FAMILY_OF: Final = "SELECT family FROM conversations WHERE id = ?"
 NEW_SESSION: Final = """
 INSERT INTO sessions (id, conversation_id, source, model, model_config, parent_session_id, title,
     started_at, origin, cwd)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+DESCENDANT_SESSION: Final = """
+INSERT INTO sessions (id, conversation_id, source, model, model_config, system_prompt,
+    parent_session_id, title, started_at, origin, cwd)
+SELECT ?, ?, source, model, model_config, system_prompt, id, ?, ?, ?, cwd
+FROM sessions WHERE id = ?"""
+HAND_OVER: Final = """
+UPDATE sessions SET title = NULL, ended_at = ?, end_reason = 'compression' WHERE id = ?"""
+SET_TIP: Final = "UPDATE conversations SET tip = ? WHERE id = ?"
 CONVERSATION_OF: Final = "SELECT conversation_id FROM sessions WHERE id = ?"
-SESSION_COLUMNS: Final = """
+_SESSION_COLUMNS: Final = """
 SELECT s.id, s.conversation_id, s.source, s.model, s.system_prompt, s.parent_session_id, s.title,
     s.started_at, s.ended_at, s.end_reason, s.cwd, c.last_active_at, c.accepted_count,
     c.pass_count, s.model_config, s.origin
-FROM sessions s JOIN conversations c ON c.id = s.conversation_id
 """
-SESSION_BY_ID: Final = SESSION_COLUMNS + "WHERE s.id = ?"
-SESSIONS_BY_PREFIX: Final = (
-    SESSION_COLUMNS + "WHERE substr(s.id, 1, length(?)) = ? ORDER BY s.id LIMIT ?"
+_ANY_SESSION: Final = (
+    _SESSION_COLUMNS + "FROM sessions s JOIN conversations c ON c.id = s.conversation_id "
 )
-SESSION_BY_TITLE: Final = SESSION_COLUMNS + "WHERE s.title = ?"
+_TIP_SESSION: Final = _SESSION_COLUMNS + "FROM conversations c JOIN sessions s ON s.id = c.tip "
+SESSION_BY_ID: Final = _ANY_SESSION + "WHERE s.id = ?"
+SESSION_BY_TITLE: Final = _ANY_SESSION + "WHERE s.title = ?"
+TIP_OF_CONVERSATION: Final = _TIP_SESSION + "WHERE c.id = ?"
+CONVERSATIONS_BY_PREFIX: Final = """
+SELECT conversation_id, min(id) FROM sessions WHERE substr(id, 1, length(?)) = ?
+GROUP BY conversation_id ORDER BY 2 LIMIT ?"""
 SESSIONS_BY_ACTIVITY: Final = (
-    SESSION_COLUMNS + "ORDER BY c.last_active_at DESC, s.started_at DESC, s.id LIMIT ?"
+    _TIP_SESSION + "ORDER BY c.last_active_at DESC, s.started_at DESC, s.id LIMIT ?"
 )
 SET_TITLE: Final = "UPDATE sessions SET title = ? WHERE id = ?"
 SET_SYSTEM_PROMPT: Final = "UPDATE sessions SET system_prompt = ? WHERE id = ?"
@@ -38,8 +52,8 @@ END_SESSION: Final = (
 
 # -- rows and places ------------------------------------------------------------------------
 END_OF: Final = """
-SELECT c.id, c.watermark FROM sessions s JOIN conversations c ON c.id = s.conversation_id
-WHERE s.id = ?"""
+SELECT c.id, c.family, c.watermark FROM sessions s
+JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
 COUNT_ACCEPTED: Final = """
 UPDATE conversations SET watermark = ?, accepted_count = accepted_count + ?,
     live_count = live_count + ?, live_tokens = live_tokens + ?, last_active_at = ?
@@ -48,9 +62,9 @@ COUNT_LIVE: Final = """
 UPDATE conversations SET live_count = live_count + ?, live_tokens = live_tokens + ?
 WHERE id = ?"""
 NEW_ROW: Final = """
-INSERT INTO messages (session_id, seq, kind, role, content, extra, tool_calls, tool_call_id,
+INSERT INTO messages (session_id, family, seq, kind, role, content, extra, tool_calls, tool_call_id,
     tool_name, reasoning, model, finish_reason, usage, created_at, tokens, blob)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 NEW_PLACE: Final = (
     "INSERT INTO places (conversation_id, seq, row_id, tokens, made_by) VALUES (?, ?, ?, ?, ?)"
 )
@@ -98,6 +112,87 @@ UPDATE places SET masked_by = ?, stub = ?, tokens = ?
 WHERE conversation_id = ? AND seq = ? AND row_id = ? AND masked_by IS NULL
     AND compacted_by IS NULL AND hidden_by IS NULL"""
 
+# -- undo and rewind ------------------------------------------------------------------------
+POINTED_PLACES: Final = """
+SELECT seq, row_id, tokens, made_by, compacted_by, masked_by, hidden_by IS NOT NULL
+FROM places WHERE conversation_id = ?
+    AND (made_by IS NOT NULL OR compacted_by IS NOT NULL OR masked_by IS NOT NULL)"""
+TOKENS_OF_MASKED: Final = """
+SELECT m.id, m.tokens FROM places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.masked_by IS NOT NULL"""
+HIDE_PLACE: Final = """
+UPDATE places SET hidden_by = ? WHERE conversation_id = ? AND seq = ? AND row_id = ?"""
+UNMASK_PLACE: Final = """
+UPDATE places SET masked_by = NULL, stub = NULL, tokens = ?
+WHERE conversation_id = ? AND seq = ? AND row_id = ?"""
+FREE_UNDONE: Final = """
+UPDATE places SET compacted_by = NULL
+WHERE conversation_id = ? AND compacted_by IN (
+    SELECT ordinal FROM compaction_passes WHERE conversation_id = ? AND status = 'undone')"""
+NEWEST_POINTERS: Final = """
+SELECT max(compacted_by), max(masked_by) FROM places
+WHERE conversation_id = ? AND hidden_by IS NULL"""
+SHOWN_SEQS_FROM: Final = """
+SELECT DISTINCT seq FROM places
+WHERE conversation_id = ? AND seq >= ? AND hidden_by IS NULL ORDER BY seq"""
+PASSES_ACROSS: Final = """
+SELECT compacted_by FROM places
+WHERE conversation_id = ? AND compacted_by IS NOT NULL AND hidden_by IS NULL
+GROUP BY compacted_by HAVING min(seq) < ? AND max(seq) >= ?"""
+LATER_REWINDS: Final = """
+SELECT ordinal, receipt FROM compaction_passes
+WHERE conversation_id = ? AND kind = 'rewind' AND status = 'committed' AND ordinal > ?
+ORDER BY ordinal"""
+HIDE_FROM: Final = """
+UPDATE places SET hidden_by = ? WHERE conversation_id = ? AND seq >= ? AND hidden_by IS NULL"""
+HIDE_INSTEAD: Final = """
+UPDATE places SET hidden_by = ? WHERE conversation_id = ? AND hidden_by = ? AND seq >= ?"""
+SHOW_AGAIN: Final = """
+UPDATE places SET hidden_by = NULL WHERE conversation_id = ? AND hidden_by = ?"""
+LIVE_TOTALS: Final = "SELECT live_count, live_tokens FROM conversations WHERE id = ?"
+TOTALS_FROM: Final = """
+SELECT count(*), coalesce(sum(tokens), 0) FROM live_places
+WHERE conversation_id = ? AND seq >= ?"""
+TOTALS_HIDDEN: Final = """
+SELECT count(*), coalesce(sum(tokens), 0) FROM places
+WHERE conversation_id = ? AND hidden_by = ? AND compacted_by IS NULL"""
+
+# -- forks ----------------------------------------------------------------------------------
+FORKED_CONVERSATION: Final = """
+INSERT INTO conversations (last_active_at, tip, family, generation)
+SELECT ?, ?, family, generation FROM conversations WHERE id = ?"""
+REWINDS_WITHIN: Final = """
+SELECT ordinal FROM compaction_passes
+WHERE conversation_id = ? AND kind = 'rewind' AND status = 'committed' AND watermark <= ?"""
+INHERIT_PASS: Final = """
+INSERT INTO compaction_passes (id, conversation_id, session_id, generation, status, kind, trigger,
+    strategy, failure_class, detail, count, watermark, plan, lease_token, tokens_before,
+    tokens_after, messages_before, messages_after, model, route, cost, gain_predicted, gain_actual,
+    durations, receipt, target_pass, child_session_id, created_at, finished_at)
+SELECT id, ?, session_id, generation, status, kind, trigger,
+    strategy, failure_class, detail, count, watermark, plan, lease_token, tokens_before,
+    tokens_after, messages_before, messages_after, model, route, cost, gain_predicted, gain_actual,
+    durations, receipt, target_pass, child_session_id, created_at, finished_at
+FROM compaction_passes WHERE ordinal = ?"""
+PLACES_OF: Final = """
+SELECT seq, row_id, tokens, made_by, compacted_by, hidden_by, masked_by, stub FROM places
+WHERE conversation_id = ?"""
+INHERIT_PLACE: Final = """
+INSERT INTO places (conversation_id, seq, row_id, tokens, made_by, compacted_by, hidden_by,
+    masked_by, stub)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+COUNT_FORK: Final = """
+UPDATE conversations SET
+    watermark = (SELECT max(seq) FROM places WHERE conversation_id = conversations.id),
+    accepted_count = (SELECT count(*) FROM places
+        WHERE conversation_id = conversations.id AND made_by IS NULL),
+    live_count = (SELECT count(*) FROM live_places WHERE conversation_id = conversations.id),
+    live_tokens = (SELECT coalesce(sum(tokens), 0) FROM live_places
+        WHERE conversation_id = conversations.id),
+    pass_count = (SELECT count(*) FROM compaction_passes
+        WHERE conversation_id = conversations.id AND kind <> 'rewind')
+WHERE id = ?"""
+
 # -- guards ---------------------------------------------------------------------------------
 COOLDOWN: Final = """
 SELECT compression_failure_cooldown_until, compression_failure_error, failure_class
@@ -137,23 +232,34 @@ RELEASE_LEASE: Final = """
 UPDATE compression_locks SET holder = '', expires_at = 0
 WHERE conversation_id = ? AND token = ? AND holder = ?"""
 
+SEIZE_LEASE: Final = """
+UPDATE compression_locks SET holder = '', token = token + 1, expires_at = 0
+WHERE conversation_id = ?"""
+
 # -- passes ---------------------------------------------------------------------------------
 CLOSE_CRASHED: Final = """
 UPDATE compaction_passes SET status = 'aborted', failure_class = 'crashed', finished_at = ?
 WHERE conversation_id = ? AND status IN ('planned', 'prepared') AND status = 'planned'"""
 NEW_PASS: Final = """
 INSERT INTO compaction_passes (id, conversation_id, session_id, generation, status, kind, trigger,
-    failure_class, detail, watermark, lease_token, tokens_before, messages_before, model, route,
-    created_at, finished_at)
-SELECT :pass_id, id, :session_id, generation, :status, :kind, :trigger, :failure_class, :detail,
-    coalesce(:watermark, watermark), :lease_token, :tokens_before, :messages_before, :model,
-    :route, :created_at, :finished_at
+    strategy, failure_class, detail, watermark, lease_token, tokens_before, tokens_after,
+    messages_before, messages_after, model, route, receipt, target_pass, created_at, finished_at)
+SELECT :pass_id, id, :session_id, generation, :status, :kind, :trigger, :strategy, :failure_class,
+    :detail, coalesce(:watermark, watermark), :lease_token, :tokens_before, :tokens_after,
+    :messages_before, :messages_after, :model, :route, :receipt, :target_pass, :created_at,
+    :finished_at
 FROM conversations WHERE id = :conversation_id"""
 OPEN_PASS_OF: Final = """
 SELECT id, status FROM compaction_passes
 WHERE conversation_id = ? AND status IN ('planned', 'prepared')"""
+SUPERSEDE_OPEN: Final = """
+UPDATE compaction_passes SET status = 'superseded', failure_class = 'attempt_superseded',
+    finished_at = ?
+WHERE conversation_id = ? AND status IN ('planned', 'prepared')"""
+MARK_UNDONE: Final = "UPDATE compaction_passes SET status = 'undone' WHERE ordinal = ?"
 PASS_STATE: Final = """
-SELECT ordinal, conversation_id, status, lease_token FROM compaction_passes WHERE id = ?"""
+SELECT ordinal, conversation_id, status, lease_token FROM compaction_passes
+WHERE id = ? AND coalesce(?, conversation_id) = conversation_id ORDER BY ordinal"""
 PREPARE_PASS: Final = """
 UPDATE compaction_passes SET status = 'prepared', plan = ? WHERE id = ? AND status = 'planned'"""
 ADOPT_PASS: Final = """
@@ -165,10 +271,10 @@ WHERE id = ? AND status IN ('planned', 'prepared')"""
 COMMIT_PASS: Final = """
 UPDATE compaction_passes SET status = 'committed', kind = ?, strategy = ?, failure_class = ?,
     generation = ?, tokens_after = ?, messages_after = ?, cost = ?, durations = ?, receipt = ?,
-    finished_at = ?
+    finished_at = ?, child_session_id = ?
 WHERE ordinal = ? AND status IN ('planned', 'prepared')"""
 BUMP_GENERATION: Final = """
-UPDATE conversations SET generation = generation + 1, pass_count = pass_count + 1
+UPDATE conversations SET generation = generation + 1, pass_count = pass_count + ?
 WHERE id = ? RETURNING generation"""
 NEWEST_PASSES: Final = """
 SELECT id, status, failure_class, generation FROM compaction_passes
@@ -188,7 +294,14 @@ OPEN_PASSES_OF: Final = (
     PASS_COLUMNS + "WHERE conversation_id = ? AND status IN ('planned', 'prepared')"
 )
 PASSES_BY_PREFIX: Final = (
-    PASS_COLUMNS + "WHERE substr(id, 1, length(?)) = ? ORDER BY ordinal LIMIT ?"
+    PASS_COLUMNS
+    + """WHERE substr(id, 1, length(:name)) = :name AND ordinal = (
+    SELECT min(e.ordinal) FROM compaction_passes e
+    WHERE e.id = compaction_passes.id
+        AND coalesce(:conversation_id, e.conversation_id) = e.conversation_id)
+ORDER BY ordinal LIMIT :limit"""
 )
 PASS_BY_ID: Final = PASS_COLUMNS + "WHERE id = ?"
+PASS_BY_ORDINAL: Final = PASS_COLUMNS + "WHERE ordinal = ?"
+UNDO_OF: Final = PASS_COLUMNS + "WHERE conversation_id = ? AND target_pass = ?"
 PASS_IDS: Final = "SELECT ordinal, id FROM compaction_passes WHERE conversation_id = ?"

@@ -73,9 +73,9 @@ def _rarity(piece: str) -> int:
     return sum(rank if rank >= 0 else len(_COMMON_FIRST) for rank in ranks)
 
 
-def scope_piece(conversation_id: int) -> str:
-    """Return the piece that every row of a conversation holds in the index."""
-    high, low = divmod(conversation_id, _SCOPE_DIGITS)
+def scope_piece(family: int) -> str:
+    """Return the piece that every row of a family of conversations holds in the index."""
+    high, low = divmod(family, _SCOPE_DIGITS)
     return _SCOPE_MARK + chr(_SCOPE_BASE + high % _SCOPE_DIGITS) + chr(_SCOPE_BASE + low)
 
 
@@ -95,7 +95,7 @@ def searched_text(message: Message) -> str:
     return "\n".join(text for text in texts if text)[:LARGEST_TEXT]
 
 
-def index_text(conversation_id: int, message: Message) -> str:
+def index_text(family: int, message: Message) -> str:
     """Return the body that the index gets for a row; the same row always gives the same body."""
     text = fold_text(searched_text(message))
     pairs = [
@@ -103,7 +103,7 @@ def index_text(conversation_id: int, message: Message) -> str:
         for run in _CJK_RUN.findall(text)
         for start in range(len(run) - 1)
     ]
-    return "\n".join((text, "".join(dict.fromkeys(pairs)), scope_piece(conversation_id)))
+    return "\n".join((text, "".join(dict.fromkeys(pairs)), scope_piece(family)))
 
 
 def first_match(text: str, query: Query) -> int | None:
