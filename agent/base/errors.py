@@ -2,7 +2,8 @@
 
 HermesError
 |- UsageError (ValueError)              wrong arguments                         exit 2
-|  `- SettingsError                     a settings key or value is wrong
+|  |- SettingsError                     a settings key or value is wrong
+|  `- UndoRefused                       a pass or a message cannot be taken back
 |- StoreError                           the store cannot be read or written     exit 5
 |  |- StoreBusy                         another process held the write lock too long
 |  |- SchemaTooNew                      written by a newer version
@@ -52,6 +53,12 @@ class SettingsError(UsageError):
     """A settings key is unknown or its value is out of range."""
 
     failure_class = "settings"
+
+
+class UndoRefused(UsageError):
+    """A pass or a message cannot be taken back as things stand; the message says why."""
+
+    failure_class = "undo_refused"
 
 
 class StoreError(HermesError):
