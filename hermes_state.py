@@ -22,15 +22,20 @@ from agent.sessions import (
     deletion,
     directory,
     extracts,
+    forks,
     leases,
     passes,
     pins,
     places,
+    rewind,
     search,
+    standing,
     terms,
+    undo,
 )
 from agent.sessions.commit import commit_pass, draft_commit
 from agent.sessions.records import (
+    NO_GUARDS,
     CheckReport,
     Guards,
     Head,
@@ -44,9 +49,10 @@ from agent.sessions.records import (
     SearchHit,
     SessionRecord,
     StoredExtract,
+    UndoResult,
     View,
 )
-from agent.sessions.sqlite import SqliteDatabase
+from agent.sessions.sqlite import Connection, SqliteDatabase
 
 
 def _database_path(db_path: Path | str | None, url: str | None) -> Path:
@@ -144,6 +150,18 @@ class SessionDB:
     def delete_session(self, session_id: str) -> None:
         with self._database.write() as connection:
             deletion.delete_conversation(connection, session_id)
+
+    def fork_session(
+        self,
+        session_id: str,
+        new_id: str,
+        *,
+        up_to_seq: int | None = None,
+        title: str | None = None,
+    ) -> SessionRecord:
+        fork = forks.Fork(session_id, new_id, up_to_seq, title)
+        with self._database.write() as connection:
+            return forks.fork_conversation(connection, fork, self._clock.now())
 
     # -- rows -------------------------------------------------------------------------------
     def append_message(self, session_id: str, role: str, content: Any, **fields: Any) -> int:
@@ -334,13 +352,34 @@ class SessionDB:
         with self._database.read() as connection:
             return passes.read_passes(connection, session_id)
 
-    def pass_record(self, pass_id: str) -> PassRecord:
+    def pass_record(self, pass_id: str, *, session_id: str | None = None) -> PassRecord:
         with self._database.read() as connection:
-            return passes.read_pass(connection, pass_id)
+            scope = None if session_id is None else places.conversation_of(connection, session_id)
+            return passes.read_pass(connection, pass_id, scope)
 
-    def pass_rows(self, pass_id: str) -> tuple[list[Message], list[Message]]:
+    def pass_rows(
+        self, pass_id: str, *, session_id: str | None = None
+    ) -> tuple[list[Message], list[Message]]:
         with self._database.read() as connection:
-            return passes.read_pass_rows(connection, pass_id)
+            scope = None if session_id is None else places.conversation_of(connection, session_id)
+            return passes.read_pass_rows(connection, pass_id, scope)
+
+    # -- undo -------------------------------------------------------------------------------
+    def undo_pass(
+        self, session_id: str, pass_id: str | None = None, *, guards: Guards = NO_GUARDS
+    ) -> UndoResult:
+        with self._database.write() as connection:
+            scope = self._scope(connection, session_id)
+            return undo.undo_pass(connection, scope, pass_id, guards)
+
+    def rewind(self, session_id: str, seq: int, *, guards: Guards = NO_GUARDS) -> UndoResult:
+        with self._database.write() as connection:
+            scope = self._scope(connection, session_id)
+            return rewind.rewind(connection, scope, seq, guards)
+
+    def _scope(self, connection: Connection, session_id: str) -> standing.Scope:
+        conversation_id = places.conversation_of(connection, session_id)
+        return standing.Scope(session_id, conversation_id, self._clock.now())
 
     # -- care -------------------------------------------------------------------------------
     def check(self) -> CheckReport:

@@ -12,7 +12,8 @@ SELECT c.id, c.live_count, c.live_tokens, c.accepted_count, c.pass_count, c.gene
     c.watermark,
     coalesce(sum(p.live), 0), coalesce(sum(p.live * p.tokens), 0), coalesce(sum(p.accepted), 0),
     (SELECT count(*) FROM compaction_passes a
-        WHERE a.conversation_id = c.id AND a.status = 'committed'),
+        WHERE a.conversation_id = c.id AND a.status = 'committed'
+            AND a.kind NOT IN ('undo', 'rewind')),
     (SELECT count(*) FROM compaction_passes a
         WHERE a.conversation_id = c.id AND a.status IN ('committed', 'undone')),
     coalesce(max(p.seq), 0)
@@ -27,20 +28,32 @@ _COUNTERS: Final = ("live_count", "live_tokens", "accepted_count", "pass_count")
 _LAWS: Final = (
     (
         "row {0} stands in no conversation",
-        """SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id
-        LEFT JOIN places p ON p.conversation_id = s.conversation_id
-            AND p.seq = m.seq AND p.row_id = m.id
-        WHERE p.row_id IS NULL""",
+        """SELECT m.id FROM messages m WHERE NOT EXISTS (
+            SELECT 1 FROM conversations c JOIN places p
+                ON p.conversation_id = c.id AND p.seq = m.seq AND p.row_id = m.id
+            WHERE c.family = m.family)""",
     ),
     (
-        "row {0} belongs to no session",
-        """SELECT m.id FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
+        "conversation {0} is carried on by {1!r}, which is no session of it",
+        """SELECT c.id, c.tip FROM conversations c
+        LEFT JOIN sessions s ON s.id = c.tip AND s.conversation_id = c.id
         WHERE s.id IS NULL""",
+    ),
+    (
+        "session {0!r} carries its conversation on, but was followed by {1!r}",
+        """SELECT c.tip, s.id FROM conversations c
+        JOIN sessions s ON s.parent_session_id = c.tip AND s.conversation_id = c.id""",
     ),
     (
         "place {1} of conversation {0} points at row {2}, which does not exist",
         """SELECT p.conversation_id, p.seq, p.row_id FROM places p
         LEFT JOIN messages m ON m.id = p.row_id WHERE m.id IS NULL""",
+    ),
+    (
+        "place {1} of conversation {0} points at row {2}, which is of another family",
+        """SELECT p.conversation_id, p.seq, p.row_id FROM places p
+        JOIN messages m ON m.id = p.row_id JOIN conversations c ON c.id = p.conversation_id
+        WHERE m.family <> c.family""",
     ),
     (
         "place {1} of conversation {0} is covered by a pass that is not in force",
@@ -63,6 +76,37 @@ _LAWS: Final = (
             ON a.ordinal = p.made_by AND a.conversation_id = p.conversation_id
         WHERE p.made_by IS NOT NULL
             AND (a.status IS NULL OR a.status NOT IN ('committed', 'undone'))""",
+    ),
+    (
+        "place {1} of conversation {0} is shown, but the pass that made it was undone",
+        """SELECT p.conversation_id, p.seq FROM places p
+        JOIN compaction_passes a ON a.ordinal = p.made_by
+        WHERE p.hidden_by IS NULL AND a.status = 'undone'""",
+    ),
+    (
+        "place {1} of conversation {0} is hidden by no rewind in force",
+        """SELECT p.conversation_id, p.seq FROM places p
+        LEFT JOIN compaction_passes a
+            ON a.ordinal = p.hidden_by AND a.conversation_id = p.conversation_id
+        LEFT JOIN compaction_passes b ON b.ordinal = p.made_by
+        WHERE p.hidden_by IS NOT NULL AND (
+            a.status IS NULL OR a.status <> 'committed' OR a.kind NOT IN ('rewind', 'undo')
+            OR (a.kind = 'undo' AND (b.id IS NULL OR b.id <> a.target_pass)))""",
+    ),
+    (
+        "place {1} of conversation {0} was made by a pass in force that covers nothing",
+        """SELECT p.conversation_id, p.seq FROM places p
+        JOIN compaction_passes a ON a.ordinal = p.made_by AND a.status = 'committed'
+        WHERE p.made_by NOT IN (
+            SELECT compacted_by FROM places WHERE compacted_by IS NOT NULL)""",
+    ),
+    (
+        "pass {1} of conversation {0} is undone, but no undo names it",
+        """SELECT a.conversation_id, a.id FROM compaction_passes a
+        LEFT JOIN compaction_passes b
+            ON b.conversation_id = a.conversation_id AND b.target_pass = a.id
+            AND b.kind = 'undo' AND b.status = 'committed'
+        WHERE a.status = 'undone' AND b.id IS NULL""",
     ),
     (
         "conversation {0} has two live places with seq {1}",

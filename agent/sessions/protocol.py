@@ -2,9 +2,10 @@
 checks any back end against it.
 
 Rows are insert-only: an accepted row keeps its id, seq, time and bytes for ever. The live view is
-defined by pointers in `places` and changes only through `commit_pass`. All methods may be called
-from any thread; none holds a transaction after it returned. Every method raises `StoreError` when
-the store cannot be read or written, and `UnknownSession` for a session that does not exist.
+defined by pointers in `places` and changes only through `commit_pass`, `undo_pass` and `rewind`.
+All methods may be called from any thread; none holds a transaction after it returned. Every method
+raises `StoreError` when the store cannot be read or written, and `UnknownSession` for a session
+that does not exist.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 
 from agent.base.messages import Message
 from agent.sessions.records import (
+    NO_GUARDS,
     CheckReport,
     Guards,
     Head,
@@ -27,6 +29,7 @@ from agent.sessions.records import (
     SearchHit,
     SessionRecord,
     StoredExtract,
+    UndoResult,
     View,
 )
 
@@ -53,18 +56,20 @@ class SessionStore(Protocol):
         ...
 
     def find_session(self, name: str) -> SessionRecord:
-        """Return the session with that id, unique id prefix or title, tried in this order.
+        """Return the session with that id, unique id prefix or title, tried in this order; of a
+        conversation that a rotation gave another session, the newest one.
 
-        Raises: UnknownSession when none has it or several ids begin with it (both are named).
+        Raises: UnknownSession when none has it or several conversations have an id that begins
+        with it (they are named).
         """
         ...
 
     def sessions(self, *, limit: int = 50) -> list[SessionRecord]:
-        """Return sessions, most recently active first."""
+        """Return the newest session of each conversation, most recently active first."""
         ...
 
     def set_title(self, session_id: str, title: str | None) -> None:
-        """Name a session. Raises: UsageError when another session has that title."""
+        """Name a session's conversation. Raises: UsageError when another has that title."""
         ...
 
     def set_system_prompt(self, session_id: str, system_prompt: str) -> None:
@@ -78,6 +83,25 @@ class SessionStore(Protocol):
     def delete_session(self, session_id: str) -> None:
         """Delete the whole conversation of a session: sessions, places, passes, pins, extracts,
         index entries, and rows and blobs that no other conversation points at. One transaction."""
+        ...
+
+    def fork_session(
+        self,
+        session_id: str,
+        new_id: str,
+        *,
+        up_to_seq: int | None = None,
+        title: str | None = None,
+    ) -> SessionRecord:
+        """Make a conversation that goes on from a row of this one (None: its last), and return its
+        session.
+
+        Its places point at the same rows under the same seqs, live, covered and hidden alike.
+        Passes in force keep their ids and can be read and undone in either conversation without
+        the other; one that covers or took back anything behind the row is not in force there.
+        Model, prompt, folder and source are taken over; title, origin, brake and lease are not.
+        Raises: UsageError when `new_id` or the title is taken or no row stands up to `up_to_seq`.
+        """
         ...
 
     # -- rows -------------------------------------------------------------------------------
@@ -256,6 +280,9 @@ class SessionStore(Protocol):
         covered or masked place still live with the mask that was seen; pending rows (none may
         have been accepted after the watermark while there are any); pointers; new row;
         generation + 1; guards; ledger row closed.
+        With `child_session_id` the same transaction ends the conversation's session (reason
+        `compression`) and lets a new one of that id carry on title, model, prompt, origin and
+        folder; the older ids stay names of the conversation.
         Raises: PassRefused, LeaseLost, PassSuperseded; then nothing is changed.
         """
         ...
@@ -275,12 +302,40 @@ class SessionStore(Protocol):
         """Return the ledger of a session's conversation, oldest first."""
         ...
 
-    def pass_record(self, pass_id: str) -> PassRecord:
-        """Return one ledger row by id or unique prefix. Raises: UnknownPass."""
+    def pass_record(self, pass_id: str, *, session_id: str | None = None) -> PassRecord:
+        """Return one ledger row by id or unique prefix: that of the session's conversation, or of
+        the oldest that has it, since forks inherit passes. Raises: UnknownPass."""
         ...
 
-    def pass_rows(self, pass_id: str) -> tuple[list[Message], list[Message]]:
-        """Return (rows it covers, whole, oldest first; rows it made)."""
+    def pass_rows(
+        self, pass_id: str, *, session_id: str | None = None
+    ) -> tuple[list[Message], list[Message]]:
+        """Return (rows it covers, whole, oldest first; rows it made), looked up like
+        `pass_record`; it covers nothing once it was undone."""
+        ...
+
+    # -- undo -------------------------------------------------------------------------------
+    def undo_pass(
+        self, session_id: str, pass_id: str | None = None, *, guards: Guards = NO_GUARDS
+    ) -> UndoResult:
+        """Undo a pass by id or unique prefix; None takes the newest compaction in the view.
+
+        One transaction: the lease is taken over and an open pass superseded; passes that cover or
+        mask a row this one made are undone first, newest first; rows it made are hidden, then its
+        places freed, unmasked or shown again. Each pass undone is one ledger row of kind `undo`
+        with `target_pass`. Rows accepted since are not touched.
+        Raises: UnknownPass; UndoRefused when it is no committed pass of this conversation, is
+        undone already, is itself an undo, or is a rewind after which a row was accepted.
+        """
+        ...
+
+    def rewind(self, session_id: str, seq: int, *, guards: Guards = NO_GUARDS) -> UndoResult:
+        """Hide every place from row `seq` on, after undoing the passes that reach across it.
+
+        One transaction, as `undo_pass`; its own ledger row, kind `rewind`, comes last. It can be
+        undone while nothing was accepted after it; passes undone for it stay undone.
+        Raises: UsageError when nothing is shown or covered from that row on.
+        """
         ...
 
     # -- care -------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ BREACHES = {
     ),
     "lost session": (
         ["DELETE FROM sessions"],
-        [f"row {number} belongs to no session" for number in range(1, 8)],
+        ["conversation 1 is carried on by 's1', which is no session of it"],
     ),
     "covered by nothing": (
         ["UPDATE places SET compacted_by = 99 WHERE row_id = 1"],
