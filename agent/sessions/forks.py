@@ -59,6 +59,8 @@ def fork_conversation(connection: Connection, fork: Fork, now: float) -> Session
         )
     connection.executemany(sql.INHERIT_PLACE, [(child_id, *place) for place in inherited])
     connection.execute(sql.COUNT_FORK, (child_id,))
+    connection.execute(sql.INHERIT_PINS, (child_id, parent_id, last))
+    connection.execute(sql.REVIVE_PINS, (child_id, last))
     cooldowns.write_anchor(connection, child_id, cooldowns.read_anchor(connection, parent_id))
     cooldowns.reset_anchor(connection, child_id)
     return read_session(connection, fork.new_id)

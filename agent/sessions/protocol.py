@@ -99,7 +99,8 @@ class SessionStore(Protocol):
         Its places point at the same rows under the same seqs, live, covered and hidden alike.
         Passes in force keep their ids and can be read and undone in either conversation without
         the other; one that covers or took back anything behind the row is not in force there.
-        Model, prompt, folder and source are taken over; title, origin, brake and lease are not.
+        Model, prompt, folder, source and pins are taken over; title, origin, brake and lease are
+        not.
         Raises: UsageError when `new_id` or the title is taken or no row stands up to `up_to_seq`.
         """
         ...

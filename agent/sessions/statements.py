@@ -181,6 +181,15 @@ INHERIT_PLACE: Final = """
 INSERT INTO places (conversation_id, seq, row_id, tokens, made_by, compacted_by, hidden_by,
     masked_by, stub)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INHERIT_PINS: Final = """
+INSERT INTO pins (conversation_id, text, source_seq, created_at, retired_at, retired_by,
+    retired_seq)
+SELECT ?, text, source_seq, created_at, retired_at, retired_by, retired_seq FROM pins
+WHERE conversation_id = ? AND coalesce(source_seq, 0) <= ?
+ORDER BY id"""
+REVIVE_PINS: Final = """
+UPDATE pins SET retired_at = NULL, retired_by = NULL, retired_seq = NULL
+WHERE conversation_id = ? AND retired_seq > ?"""
 COUNT_FORK: Final = """
 UPDATE conversations SET
     watermark = (SELECT max(seq) FROM places WHERE conversation_id = conversations.id),
