@@ -18,13 +18,13 @@ from agent.base.messages import Message
 from agent.base.settings import Settings
 from agent.base.tokens import Calibration
 from agent.compaction.host import AttemptRequest
-from agent.compaction.verdict import discard_prepared
+from agent.compaction.verdict import discard_prepared, model_switched
 from agent.conversation_compression import (
     commit_prepared,
     compress_context,
     run_attempt,
 )
-from agent.sessions.records import Guards, PassRecord
+from agent.sessions.records import PassRecord
 from agent.tools.recall import recall_rows
 from agent.turn.host import Turn, TurnResult, UsageTotals
 from agent.turn.loop import run_turn
@@ -191,7 +191,7 @@ class AIAgent(AgentRuntime):
             self._open_session()
             self._use_model(with_model(self.settings, {"name": name}))
             self.calibrate(Calibration(), {})
-            self.store.settle(self.session_id, Guards(clear_cooldown=True, health={}))
+            self.store.settle(self.session_id, model_switched(self.clock.now()))
             self._bind_compressor()
 
     def set_title(self, title: str) -> None:

@@ -19,7 +19,7 @@ from agent.base.messages import Message, copy_messages
 from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings
 from agent.compaction.admit import admit, copy_inputs, note_unstarted
-from agent.compaction.attempt import AttemptContext, SummaryClient, reconcile
+from agent.compaction.attempt import AttemptContext, SummaryClient, Tally, reconcile
 from agent.compaction.budget import row_tokens
 from agent.compaction.cooldown import (
     STALL_INTERRUPTED_FAILURE_CLASS,
@@ -190,6 +190,7 @@ class _Attempt:
     ended: list[PassRecord]
     pass_id: str = field(default_factory=new_pass_id)
     started_at: float = field(default_factory=time.monotonic)
+    tally: Tally = field(default_factory=Tally)
     tokens_out: int = 0
     told_at: float = field(default_factory=time.monotonic)
     refreshed_at: float = field(default_factory=time.monotonic)
@@ -251,6 +252,7 @@ class _Attempt:
             client=client,
             model_free=model_free,
             on_progress=self._heard,
+            tally=self.tally,
         )
         options = {
             "current_tokens": request.current_tokens,
@@ -338,6 +340,7 @@ class _Attempt:
 
     def _close(self, error: BaseException) -> None:
         """Close the ledger row of an attempt that ended without a commit."""
+        self.fence.revoke_commit_admission()
         stalled = compression_attempt_stalled(
             commit_fence=self.fence, started_at=self.started_at, idle_timeout_seconds=self._idle_s()
         )
@@ -353,6 +356,7 @@ class _Attempt:
                 failure_class=ledger_class(failure_class),
                 detail=str(error),
                 guards=guards,
+                cost=self.tally.cost if self.tally.calls else None,
                 durations={"total": self._elapsed_ms()},
             )
         )

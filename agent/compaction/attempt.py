@@ -6,11 +6,13 @@ Read next: `context_compressor.py` (the built-in engine), `verify.py` (what a ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Protocol
 
 from agent.base.errors import HermesError
 from agent.base.messages import Message, text_of, wire_message
 from agent.base.record import dataclass
+from agent.base.redact import redact
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget
 from agent.compaction.fence import CompressionCommitFence
@@ -68,12 +70,23 @@ def ignore_progress(_tokens_out: int) -> None:
     """The progress listener of attempts that nobody watches."""
 
 
+@dataclass
+class Tally:
+    """What the calls of one attempt have used so far; `cost` is None once a price was unknown."""
+
+    calls: int = 0
+    chunks: int = 0
+    tokens_out: int = 0
+    cost: float | None = 0.0
+
+
 @dataclass(frozen=True)
 class AttemptContext:
     """What an engine may use in one attempt.
 
     `client` is None when no summary model is reachable by settings; `model_free` forbids its use.
-    `on_progress` hears the estimated tokens of summary text that have arrived so far.
+    `on_progress` hears the estimated tokens of summary text that have arrived so far; `tally`
+    counts what the model calls have used, so that a failed attempt is accounted for too.
     """
 
     pass_id: str
@@ -82,6 +95,7 @@ class AttemptContext:
     client: SummaryClient | None = None
     model_free: bool = False
     on_progress: Callable[[int], None] = ignore_progress
+    tally: Tally = field(default_factory=Tally)
 
 
 class Candidate(list[Message]):
@@ -238,9 +252,12 @@ def _mask_of(original: Message, message: Message, ref: int) -> Mask | None:
 
 
 def _join_new(rows: Sequence[Message], kind: PassKind) -> Message:
-    """Return the one row that a pass makes, from the new rows of a candidate in order."""
+    """Return the one row that a pass makes, from the new rows of a candidate in order.
+
+    It is redacted here, since an installed engine need not do it.
+    """
     texts = [text for row in rows if (text := text_of(row.get("content")).strip())]
-    content = "\n\n".join(texts) if rows else LEFT_OUT
+    content = redact("\n\n".join(texts)) if rows else LEFT_OUT
     joined: Message = {"role": "user", "content": content, "_kind": kind.value}
     joined["_tokens"] = estimate_message(joined)
     return joined

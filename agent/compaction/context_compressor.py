@@ -30,7 +30,7 @@ from agent.compaction.cut import Cut, is_summary, plan_cut
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.mask import mask_rows
 from agent.compaction.mechanical import write_digest
-from agent.compaction.summarise import SummaryJob, Tally, write_summary
+from agent.compaction.summarise import SummaryJob, write_summary
 from agent.compaction.verify import TextRefused, judge_candidate, judge_text
 from agent.sessions.records import PassKind
 
@@ -181,13 +181,13 @@ class ContextCompressor:
         covered = [inputs[index] for index in cut.covered]
         earlier = [row for row in covered if is_summary(row)]
         rows = [row for row in covered if not is_summary(row)]
-        tally, summary_ms, stand_in = Tally(), 0, BLOCKED_BY_COOLDOWN
+        summary_ms, stand_in = 0, BLOCKED_BY_COOLDOWN
         if not attempt.model_free:
             previous = "\n\n".join(text_of(row.get("content")) for row in earlier)
             job = SummaryJob(rows, previous, focus, attempt.budget.summary_tokens)
             started = time.monotonic()
             try:
-                text = redact(self._generate_summary(job, attempt, tally))
+                text = redact(self._generate_summary(job, attempt))
             except (ProviderError, SummaryFailure) as failure:
                 if attempt.budget.fits(shown_tokens(inputs, attempt.budget)):
                     raise
@@ -201,7 +201,7 @@ class ContextCompressor:
                     text, _readable(rows), max_tokens=job.max_tokens, notes=previous
                 ) or judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget)
                 if not reason:
-                    return _credit(candidate, attempt, tally, summary_ms)
+                    return _credit(candidate, attempt, summary_ms)
                 stand_in = f"{REFUSED}:{reason}"
         room = min(attempt.budget.summary_tokens, total_tokens(covered) - MESSAGE_TOKENS - 1)
         digest = write_digest(rows, earlier, room)
@@ -211,15 +211,15 @@ class ContextCompressor:
         candidate.failure_class = stand_in
         if not attempt.model_free:
             candidate.strategy = (*candidate.strategy[:-1], "summary", *candidate.strategy[-1:])
-        return _credit(candidate, attempt, tally, summary_ms)
+        return _credit(candidate, attempt, summary_ms)
 
-    def _generate_summary(self, job: SummaryJob, attempt: AttemptContext, tally: Tally) -> str:
+    def _generate_summary(self, job: SummaryJob, attempt: AttemptContext) -> str:
         """Return the text of a summary. Raises: ProviderError, SummaryFailure, CallCancelled."""
         if attempt.client is None:
             raise ModelUnavailable(
                 "no summary model can be reached: set auxiliary.compression.model and base_url"
             )
-        return write_summary(job, attempt.client, attempt, tally)
+        return write_summary(job, attempt.client, attempt)
 
 
 def _candidate(masked: list[Message], cut: Cut, text: str, kind: PassKind) -> Candidate:
@@ -241,10 +241,9 @@ def _readable(rows: list[Message]) -> str:
     return "\n".join(text_of(row.get("content")) for row in rows)
 
 
-def _credit(
-    candidate: Candidate, attempt: AttemptContext, tally: Tally, summary_ms: int
-) -> Candidate:
+def _credit(candidate: Candidate, attempt: AttemptContext, summary_ms: int) -> Candidate:
     """Write on the candidate what its summary took."""
+    tally = attempt.tally
     if attempt.client is not None and tally.calls:
         candidate.model, candidate.route = attempt.client.model, attempt.client.route
         candidate.cost = tally.cost

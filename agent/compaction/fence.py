@@ -31,7 +31,6 @@ class CompressionCommitFence:
         self._revoked = False
         self._published = False
         self._frozen_at: float | None = None
-        self._progress_observed = False
         self._deadline: float | None = None
         self._last_progress = clock.monotonic()
         if total_ceiling_seconds is not None:
@@ -41,24 +40,11 @@ class CompressionCommitFence:
     def touch_progress(self) -> None:
         """Note a sign of life: a byte or a token arrived."""
         self._last_progress = self._clock.monotonic()
-        self._progress_observed = True
-
-    @property
-    def progress_observed(self) -> bool:
-        """Whether any sign of life was noted since construction."""
-        return self._progress_observed
 
     def seconds_since_progress(self) -> float:
         """Return how long nothing has arrived, up to the cancel if there was one."""
         until = self._clock.monotonic() if self._frozen_at is None else self._frozen_at
         return max(0.0, until - self._last_progress)
-
-    def stalled_at_cancel(self, idle_s: float) -> bool:
-        """Return whether silence had lasted `idle_s` when the fence was cancelled, or has by now.
-
-        Units: 0 and less disable the judgement.
-        """
-        return idle_s > 0 and self.seconds_since_progress() >= idle_s
 
     # -- deadline -----------------------------------------------------------------------------
     def set_total_ceiling_seconds(self, seconds: float) -> None:
@@ -77,11 +63,6 @@ class CompressionCommitFence:
     def is_cancelled(self) -> bool:
         """Whether a commit would be refused: cancelled, revoked or past the deadline."""
         return self._cancelled or self._revoked or self.deadline_exceeded
-
-    @property
-    def commit_in_flight(self) -> bool:
-        """Whether a commit holds the lock now; takes no lock, so a hung commit can be seen."""
-        return self._committing.is_set()
 
     def cancel_before_commit(self, cancel_event: threading.Event | None = None) -> bool:
         """Cancel unless a commit was published; wait for one that is running.

@@ -47,20 +47,8 @@ class SummaryJob:
     max_tokens: int
 
 
-@dataclass
-class Tally:
-    """What the calls of one attempt have used so far; `cost` is None once a price was unknown."""
-
-    calls: int = 0
-    chunks: int = 0
-    tokens_out: int = 0
-    cost: float | None = 0.0
-
-
-def write_summary(
-    job: SummaryJob, client: SummaryClient, attempt: AttemptContext, tally: Tally
-) -> str:
-    """Return the summary of a job; what it used is added to `tally`.
+def write_summary(job: SummaryJob, client: SummaryClient, attempt: AttemptContext) -> str:
+    """Return the summary of a job; what it used is added to `attempt.tally`.
 
     A truncated or empty answer, and a request that proved larger than the window, is tried once
     more, in all.
@@ -68,7 +56,7 @@ def write_summary(
     that cannot be used, and for a truncated text that loops or echoes, which a second call would
     not better.
     """
-    run = _Run(job, client, attempt, tally)
+    run = _Run(job, client, attempt)
     try:
         return run.write()
     except ContextOverflow as overflow:
@@ -94,7 +82,6 @@ class _Run:
     job: SummaryJob
     client: SummaryClient
     attempt: AttemptContext
-    tally: Tally
     retried: bool = False
     sent: str = ""
     sent_cap: int = 0
@@ -115,7 +102,7 @@ class _Run:
         room = self._room(prompt, cap) - strict_tokens(previous)
         if sum(line.tokens for line in lines) > room:
             return self._write_in_parts(lines, previous, cap)
-        self.tally.chunks = 1
+        self.attempt.tally.chunks = 1
         material = "\n".join(pack(lines, piece_tokens=room, max_pieces=1))
         return self._ask(prompt, cap, material=material, previous=previous)
 
@@ -131,7 +118,7 @@ class _Run:
             piece_tokens=self._room(Prompt.CHUNK, part_cap),
             max_pieces=min(wanted, max(2, join_room // PART_OUTPUT_MIN_TOKENS)),
         )
-        self.tally.chunks = len(pieces)
+        self.attempt.tally.chunks = len(pieces)
         part_cap = max(PART_OUTPUT_MIN_TOKENS, min(part_cap, join_room // len(pieces)))
         parts = str(len(pieces))
         notes: list[Line] = []
@@ -171,13 +158,13 @@ class _Run:
     def _call(self, text: str, cap: int, source: str) -> str:
         """Return the answer to one request; `source` is what it must not give back as it stands."""
         self._refuse_when_stopped()
-        before, heard = self.tally.tokens_out, list[str]()
+        before, heard = self.attempt.tally.tokens_out, list[str]()
 
         def hear(piece: str) -> None:
             heard.append(piece)
             self.attempt.on_progress(before + sum(map(len, heard)) // 4)
 
-        self.tally.calls += 1
+        self.attempt.tally.calls += 1
         self.sent, self.sent_cap = text, cap
         try:
             reply = self.client.summarise(
@@ -192,9 +179,10 @@ class _Run:
                 raise TextRefused(reason) from None
             raise
         used = reply.usage.completion if reply.usage else estimate_text(reply.text)
-        self.tally.tokens_out = before + used
-        known = self.tally.cost is not None and reply.cost is not None
-        self.tally.cost = (self.tally.cost or 0.0) + (reply.cost or 0.0) if known else None
+        tally = self.attempt.tally
+        tally.tokens_out = before + used
+        known = tally.cost is not None and reply.cost is not None
+        tally.cost = (tally.cost or 0.0) + (reply.cost or 0.0) if known else None
         return reply.text
 
     def _refuse_when_stopped(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.compaction.cooldown import Ending, Health, Outcome, fingerprint, next_health
 from agent.compaction.host import CompressionHost
-from agent.sessions.records import PassClosing, PassRecord, PassStatus
+from agent.sessions.records import Guards, PassClosing, PassRecord, PassStatus
 
 
 def judge_last_pass(agent: CompressionHost, prompt_tokens: int, trigger_tokens: int) -> None:
@@ -20,6 +20,12 @@ def judge_last_pass(agent: CompressionHost, prompt_tokens: int, trigger_tokens: 
     )
     _health, guards = next_health(health, outcome)
     agent.store.settle(agent.session_id, guards)
+
+
+def model_switched(at: float) -> Guards:
+    """Return the guards of a switch to another model: strikes and brake are void."""
+    _health, guards = next_health(Health(), Outcome(ending=Ending.MODEL_SWITCHED, at=at))
+    return guards
 
 
 def discard_prepared(agent: CompressionHost) -> PassRecord | None:

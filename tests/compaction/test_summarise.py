@@ -24,10 +24,11 @@ from agent.base.errors import (
     SummaryTruncated,
 )
 from agent.base.tokens import estimate_text
+from agent.compaction.attempt import Tally
 from agent.compaction.budget import total_tokens
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.prompting import Prompt, fill, template
-from agent.compaction.summarise import SummaryJob, Tally, write_summary
+from agent.compaction.summarise import SummaryJob, write_summary
 from agent.compaction.verify import TextRefused
 from agent.providers.protocol import TokenUsage
 from agent.testing.builders import assistant, conversation, result, user
@@ -48,7 +49,8 @@ def job(rows=None, *, previous="", focus="", max_tokens=400) -> SummaryJob:
 
 
 def write(client, job_=None, tally=None, **fields) -> str:
-    return write_summary(job_ or job(), client, attempt(client, **fields), tally or Tally())
+    context = attempt(client, tally=tally or Tally(), **fields)
+    return write_summary(job_ or job(), client, context)
 
 
 def test_what_fits_is_asked_for_once_with_its_rows_and_a_limit():
