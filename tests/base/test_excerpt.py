@@ -27,6 +27,16 @@ def test_a_text_that_fits_is_shown_as_it_is(text: str) -> None:
     assert excerpt_chars(text, head=3, tail=2, seq=1) is text
 
 
+@pytest.mark.parametrize("shift", range(0, 30, 3))
+def test_a_cut_goes_through_no_word_when_a_break_is_near(shift: int) -> None:
+    secret = "ghp_A1b2C3d4E5f6G7h8I9j0"
+    ending = "." * (60 + shift)
+    text = f'{"word " * 20}{"," * shift}"{secret}" {"and more " * 40}{secret}) end{ending}'
+    shown = excerpt_chars(text, head=120, tail=100, seq=1)
+    for piece in (secret[:14], secret[-14:]):
+        assert shown.count(piece) == shown.count(secret)
+
+
 def test_an_excerpt_without_a_tail_ends_with_the_reference() -> None:
     assert excerpt_chars("abcd", head=1, tail=0, seq=1).endswith("offset=1)]\n")
 
@@ -39,10 +49,12 @@ def test_head_tail_and_what_the_reference_names_make_the_whole(
     if shown is text:
         assert len(text) <= head + tail
         return
-    found = _REFERENCE.search(shown, head)
+    found = _REFERENCE.search(shown, head * 3 // 4)
     assert found is not None
     omitted, total, row, offset = map(int, found.groups())
-    assert (total, row, offset) == (len(text), seq, head)
+    assert (total, row) == (len(text), seq)
+    assert 0 <= head - offset <= head // 4
+    assert len(text) - head - tail <= omitted
     assert (
         shown[: found.start() - 1] + text[offset : offset + omitted] + shown[found.end() + 1 :]
         == text
