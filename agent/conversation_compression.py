@@ -20,7 +20,8 @@ from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings
 from agent.compaction.admit import admit, copy_inputs, note_unstarted
 from agent.compaction.attempt import AttemptContext, SummaryClient, Tally, reconcile
-from agent.compaction.budget import row_tokens
+from agent.compaction.budget import Budget, row_tokens
+from agent.compaction.conserve import conserve
 from agent.compaction.cooldown import (
     STALL_INTERRUPTED_FAILURE_CLASS,
     Admission,
@@ -33,7 +34,9 @@ from agent.compaction.cooldown import (
 )
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
+from agent.compaction.material import Material, read_material
 from agent.compaction.outcomes import SETTLED, Refused, classify
+from agent.compaction.pins import choose_pins
 from agent.compaction.plan import Plan, make_plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.run import run_engine
@@ -245,6 +248,9 @@ class _Attempt:
         """
         agent, request = self.agent, self.request
         budget = agent.budget()
+        if self.fence.is_cancelled:
+            raise AuxiliaryExplicitCancellation
+        material = read_material(agent.store, agent.session_id)
         context = AttemptContext(
             pass_id=self.pass_id,
             fence=self.fence,
@@ -253,6 +259,7 @@ class _Attempt:
             model_free=model_free,
             on_progress=self._heard,
             tally=self.tally,
+            standing_seqs=material.standing_seqs,
         )
         options = {
             "current_tokens": request.current_tokens,
@@ -260,28 +267,37 @@ class _Attempt:
             "force": request.force,
             "attempt": context,
         }
-        if self.fence.is_cancelled:
-            raise AuxiliaryExplicitCancellation
         handed = copy_messages(self.inputs)
         candidate = run_engine(
             agent.context_compressor.compress, handed, options, fence=self.fence, tick=self._tick
         )
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
+        plan = self._verified(candidate, material, budget)
+        if not self.pending:
+            agent.store.prepare_pass(self.pass_id, plan.to_dict())
+        return plan
+
+    def _verified(self, candidate: list[Message], material: Material, budget: Budget) -> Plan:
+        """Return the plan of a candidate, with what it lost restored. Raises: Refused."""
         if not candidate:
             raise Refused("empty_transcript")
         changes = reconcile(self.inputs, candidate)
         if changes.nothing:
             raise Refused("no_progress")
-        reason = judge_candidate(self.inputs, changes, budget)
+        pinned, _beyond = choose_pins(material.pins, budget.pin_tokens)
+        reason = judge_candidate(self.inputs, changes, budget, pinned)
         if reason:
             raise Refused(reason)
-        plan = make_plan(
-            self.inputs, changes, candidate, watermark=self.watermark, preview=request.preview
+        conserved = conserve(self.inputs, changes, material, budget)
+        return make_plan(
+            self.inputs,
+            conserved.changes,
+            candidate,
+            watermark=self.watermark,
+            preview=self.request.preview,
+            conserved=conserved.receipt,
         )
-        if not self.pending:
-            agent.store.prepare_pass(self.pass_id, plan.to_dict())
-        return plan
 
     def _heard(self, tokens_out: int) -> None:
         self.tokens_out = tokens_out

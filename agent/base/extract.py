@@ -11,7 +11,14 @@ import bisect
 from collections.abc import Iterator
 from enum import StrEnum
 
-from agent.base.extract_cues import is_decision, is_promise, is_question, is_rule, is_withdrawal
+from agent.base.extract_cues import (
+    is_change,
+    is_decision,
+    is_promise,
+    is_question,
+    is_rule,
+    is_withdrawal,
+)
 from agent.base.extract_speech import own_words, sentences
 from agent.base.extract_things import Thing, things_in
 from agent.base.extract_words import content_words, languages_of
@@ -24,7 +31,10 @@ TAIL_CHARS = 16_000
 MOST_THINGS = 120
 """Identifiers kept of one text, those at its ends before those in its middle."""
 SUBJECT_WORDS = 6
+CHANGED = "now"
+"""First word of a value's subject when its sentence says that something changed."""
 SAID_MAX_CHARS = 400
+LINE_MAX_CHARS = 400
 _VALUES = frozenset({"number", "date", "time", "version", "address", "host"})
 _MARK = "[REDACTED"
 
@@ -126,13 +136,17 @@ def _things(text: str, role: str) -> Iterator[Extract]:
         things = [*things[:half], *things[-half:]]
     lines = _line_starts(text)
     words: dict[int, list[str]] = {}
+    languages = () if role == "tool" else languages_of(text)
     for thing in things:
         line = bisect.bisect_right(lines, thing.start) - 1
         if line not in words:
             stop = lines[line + 1] if line + 1 < len(lines) else len(text)
-            words[line] = content_words(text[lines[line] : min(stop, lines[line] + 400)])
+            said = text[lines[line] : min(stop, lines[line] + LINE_MAX_CHARS)]
+            words[line] = content_words(said)
+            if is_change(said.lower(), languages):
+                words[line].insert(0, CHANGED)
         own = set(content_words(thing.text)) if not thing.text.isdigit() else set()
-        subject = [word for word in words[line] if word not in own][:SUBJECT_WORDS]
+        subject = [word for word in words[line] if word not in own][: SUBJECT_WORDS + 1]
         valued = role != "tool" and thing.sort in _VALUES
         kind = ExtractKind.VALUE if valued else ExtractKind.IDENTIFIER
         yield Extract(kind, " ".join(subject), thing.text, (thing.start, thing.end))

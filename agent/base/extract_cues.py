@@ -90,3 +90,8 @@ def is_promise(sentence: str, languages: Iterable[str]) -> bool:
 def is_decision(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence tells what was chosen or ruled out."""
     return any(_cue(name, "decision").search(sentence) for name in languages)
+
+
+def is_change(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence says that something is not what it was."""
+    return any(_cue(name, "change").search(sentence) for name in languages)

@@ -5,7 +5,7 @@ Read next: `context_compressor.py` (the built-in engine), `verify.py` (what a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -85,6 +85,7 @@ class AttemptContext:
     """What an engine may use in one attempt.
 
     `client` is None when no summary model is reachable by settings; `model_free` forbids its use.
+    `standing_seqs` are user rows that lay something down: of kept user text they leave last.
     `on_progress` hears the estimated tokens of summary text that have arrived so far; `tally`
     counts what the model calls have used, so that a failed attempt is accounted for too.
     """
@@ -96,6 +97,7 @@ class AttemptContext:
     model_free: bool = False
     on_progress: Callable[[int], None] = ignore_progress
     tally: Tally = field(default_factory=Tally)
+    standing_seqs: Set[int] = frozenset()
 
 
 class Candidate(list[Message]):

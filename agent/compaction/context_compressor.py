@@ -23,6 +23,7 @@ from agent.base.messages import Message, text_of
 from agent.base.redact import redact
 from agent.base.settings import CompressionSettings
 from agent.base.tokens import MESSAGE_TOKENS, estimate_message
+from agent.compaction.anchors import strip_anchors
 from agent.compaction.attempt import AttemptContext, Candidate, reconcile
 from agent.compaction.budget import Budget, budget_for, shown_tokens, total_tokens
 from agent.compaction.cooldown import BLOCKED_BY_COOLDOWN, Admission, gate, ledger_class
@@ -153,7 +154,7 @@ class ContextCompressor:
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
         before, after = shown_tokens(inputs, budget), shown_tokens(masked, budget)
         enough = changed and after <= budget.target_tokens < before
-        cut = None if enough else plan_cut(masked, budget)
+        cut = None if enough else plan_cut(masked, budget, attempt.standing_seqs)
         if cut is None or not cut.covered:
             return Candidate(masked, kind=PassKind.MASK, strategy=("mask",) if changed else ())
         return self._replace(inputs, masked, cut, attempt, focus_topic or "")
@@ -179,7 +180,7 @@ class ContextCompressor:
     ) -> Candidate:
         """Return the candidate of the summary rung, or of the mechanical one where it must be."""
         covered = [inputs[index] for index in cut.covered]
-        earlier = [row for row in covered if is_summary(row)]
+        earlier = [strip_anchors(row) for row in covered if is_summary(row)]
         rows = [row for row in covered if not is_summary(row)]
         summary_ms, stand_in = 0, BLOCKED_BY_COOLDOWN
         if not attempt.model_free:

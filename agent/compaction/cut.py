@@ -6,6 +6,8 @@ never covered, and neither is the last assistant row with its results while anyt
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
 from agent.compaction.budget import Budget, row_tokens, shown_sizes, shown_tokens
@@ -68,21 +70,23 @@ def standing_rows(messages: list[Message], groups: list[int]) -> set[int]:
     return standing
 
 
-def plan_cut(messages: list[Message], budget: Budget) -> Cut:
+def plan_cut(messages: list[Message], budget: Budget, standing_seqs: Set[int] = frozenset()) -> Cut:
     """Return the cut that brings the view to the budget's target, or as near as a cut can.
 
     At least one row is covered when any may be, for which the tail shrinks; a view of nothing but
     summaries and standing rows gives a cut that covers nothing. Earlier summaries are covered
-    with whatever else is.
+    with whatever else is. `standing_seqs` are user rows that lay something down: they leave last.
     """
     groups = group_rows(messages)
     sizes = shown_sizes(messages, budget)
     tail_tokens = min(budget.tail_tokens, sum(sizes) - 1)
     while True:
-        cut = _cut_at(messages, groups, budget, tail_start(sizes, groups, tail_tokens))
+        start = tail_start(sizes, groups, tail_tokens)
+        cut = _cut_at(messages, groups, budget, start, standing_seqs)
         kept_tokens = shown_tokens([messages[index] for index in cut.kept], budget)
         claims = _claims(messages, cut)
-        if claims and kept_tokens + budget.summary_tokens <= budget.target_tokens:
+        made_tokens = budget.summary_tokens + budget.anchor_tokens
+        if claims and kept_tokens + made_tokens <= budget.target_tokens:
             return cut
         if tail_tokens <= 0:
             break
@@ -92,7 +96,13 @@ def plan_cut(messages: list[Message], budget: Budget) -> Cut:
     return cut if _claims(messages, cut) else Cut(tuple(range(len(messages))), ())
 
 
-def _cut_at(messages: list[Message], groups: list[int], budget: Budget, start: int) -> Cut:
+def _cut_at(
+    messages: list[Message],
+    groups: list[int],
+    budget: Budget,
+    start: int,
+    standing_seqs: Set[int],
+) -> Cut:
     """Return the cut whose tail begins at `start`."""
     kept = {index for index in range(start, len(messages)) if not is_summary(messages[index])}
     kept |= standing_rows(messages, groups)
@@ -100,7 +110,8 @@ def _cut_at(messages: list[Message], groups: list[int], budget: Budget, start: i
     if sum(row_tokens(messages[index]) for index in running) <= budget.message_tokens:
         kept |= running
     users = [i for i in range(start) if i not in kept and is_user_text(messages[i])]
-    return _complete(messages, kept | _keep_users(messages, users, budget.user_tokens))
+    kept |= _keep_users(messages, users, budget.user_tokens, standing_seqs)
+    return _complete(messages, kept)
 
 
 def _running_requests(messages: list[Message]) -> set[int]:
@@ -119,11 +130,17 @@ def _claims(messages: list[Message], cut: Cut) -> bool:
     return any(not is_summary(messages[index]) for index in cut.covered)
 
 
-def _keep_users(messages: list[Message], users: list[int], user_tokens: int) -> set[int]:
-    """Return the user rows that stay verbatim: newest first, chatter after everything else."""
+def _keep_users(
+    messages: list[Message], users: list[int], user_tokens: int, standing_seqs: Set[int]
+) -> set[int]:
+    """Return the user rows that stay verbatim: what stands first, chatter last, newest first."""
     kept: set[int] = set()
-    by_worth = sorted(users, key=lambda index: (_is_chatter(messages[index]), -index))
-    for index in by_worth:
+
+    def rank(index: int) -> tuple[bool, bool, int]:
+        stands = messages[index].get("_seq") in standing_seqs
+        return not stands, not stands and _is_chatter(messages[index]), -index
+
+    for index in sorted(users, key=rank):
         tokens = row_tokens(messages[index])
         if tokens <= user_tokens:
             kept.add(index)

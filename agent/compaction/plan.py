@@ -120,8 +120,12 @@ def make_plan(
     *,
     watermark: int,
     preview: bool = False,
+    conserved: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Return the plan of a candidate whose changes of `inputs` are known."""
+    """Return the plan of a candidate whose changes of `inputs` are known.
+
+    `conserved` is what the receipt says beside sizes: what was kept, restored, dropped and cited.
+    """
     stored = sum("_row_id" in message for message in inputs)
     made = candidate if isinstance(candidate, Candidate) else Candidate(candidate)
     masked = {mask.ref: mask for mask in changes.masked}
@@ -150,7 +154,7 @@ def make_plan(
         messages_after=len(changes.kept) + (changes.new_row is not None),
         cost=made.cost,
         summary_ms=made.summary_ms,
-        receipt=_receipt(inputs, changes, made, tokens_after),
+        receipt=_receipt(inputs, changes, made, tokens_after) | dict(conserved or {}),
         preview=preview,
     )
 
@@ -162,7 +166,6 @@ def _receipt(
     return {
         "covered": seq_ranges(inputs[ref].get("_seq", 0) for ref in changes.covered),
         "masked": seq_ranges(inputs[mask.ref].get("_seq", 0) for mask in changes.masked),
-        "coverage": round(len(changes.covered) / len(inputs), 3) if inputs else 0.0,
         "tokens_before": total_tokens(inputs),
         "tokens_after": tokens_after,
         "strategy": list(made.strategy),

@@ -10,8 +10,9 @@ from agent.base.messages import Message, call_ids, last_user_index, text_of
 from agent.base.tokens import estimate_text
 from agent.compaction.attempt import Changes
 from agent.compaction.budget import Budget, shown_tokens, total_tokens
+from agent.compaction.pins import render_pins, unsaid_pins
 from agent.compaction.prompting import Prompt, template
-from agent.sessions.records import PassKind
+from agent.sessions.records import PassKind, Pin
 
 EMPTY = "empty"
 TOO_SHORT = "too_short"
@@ -25,6 +26,7 @@ NO_PROGRESS = "no_progress"
 WOULD_GROW = "would_grow"
 EMPTY_TRANSCRIPT = "empty_transcript"
 REQUEST_LOST = "request_lost"
+PIN_LOST = "pin_lost"
 PAIRING_BROKEN = "pairing_broken"
 
 SHORT_SHARE = 0.06
@@ -163,10 +165,13 @@ def resulting_rows(inputs: Sequence[Message], changes: Changes) -> list[Message]
     return [shown[place] for place in sorted(shown)]
 
 
-def judge_candidate(inputs: Sequence[Message], changes: Changes, budget: Budget) -> str:
+def judge_candidate(
+    inputs: Sequence[Message], changes: Changes, budget: Budget, pins: Sequence[Pin] = ()
+) -> str:
     """Return why a candidate must not be committed, or "" when it may.
 
-    Sizes are stored estimates with their per-message overhead.
+    Sizes are stored estimates with their per-message overhead. `pins` are those that every request
+    carries.
     """
     rows = resulting_rows(inputs, changes)
     if not rows:
@@ -178,6 +183,8 @@ def judge_candidate(inputs: Sequence[Message], changes: Changes, budget: Budget)
     newest = last_user_index(list(inputs))
     if newest is not None and not _still_says(inputs[newest], newest, changes):
         return REQUEST_LOST
+    if _loses_pins(rows, pins, budget):
+        return PIN_LOST
     if _splits_pairs(inputs, changes):
         return PAIRING_BROKEN
     if changes.new_row is not None and not text_of(changes.new_row["content"]).strip():
@@ -198,6 +205,14 @@ def _digest_helps(before: Sequence[Message], after: Sequence[Message], budget: B
 def _still_says(request: Message, ref: int, changes: Changes) -> bool:
     masked = any(mask.ref == ref for mask in changes.masked)
     return ref in set(changes.kept) and not masked
+
+
+def _loses_pins(rows: Sequence[Message], pins: Sequence[Pin], budget: Budget) -> bool:
+    """Return whether the view fits but the pins that no row says would not fit beside it."""
+    unsaid = unsaid_pins(rows, pins)
+    tokens = shown_tokens(rows, budget)
+    with_pins = tokens + estimate_text(render_pins(unsaid))
+    return bool(unsaid) and budget.fits(tokens) and not budget.fits(with_pins)
 
 
 def _splits_pairs(inputs: Sequence[Message], changes: Changes) -> bool:

@@ -1,0 +1,40 @@
+"""What the store knows of a conversation when a pass is planned, read without its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from agent.base.record import dataclass
+from agent.sessions.protocol import SessionStore
+from agent.sessions.records import Pin, StoredExtract
+
+MOST_EXTRACTS = 8_000
+"""Newest extracts that a plan looks at; of what the user said itself as many again."""
+_SPOKEN = ("instruction", "withdrawal", "decision", "value", "promise", "question")
+
+
+@dataclass(frozen=True)
+class Material:
+    """Extracts newest row first, and the pins in force."""
+
+    extracts: Sequence[StoredExtract] = ()
+    pins: Sequence[Pin] = ()
+
+    @cached_property
+    def standing_seqs(self) -> frozenset[int]:
+        """Seqs of the user's rows that lay down what still holds, take something back or decide."""
+        kinds = ("withdrawal", "decision")
+        said = {e.seq for e in self.extracts if e.kind in kinds and e.role == "user"}
+        return frozenset(said | {pin.source_seq or 0 for pin in self.pins})
+
+
+def read_material(store: SessionStore, session_id: str) -> Material:
+    """Return what rows say, after extracting from those that have not been yet."""
+    store.extract_pending()
+    extracts = store.extracts(session_id, limit=MOST_EXTRACTS)
+    if len(extracts) == MOST_EXTRACTS:
+        oldest = extracts[-1].seq
+        spoken = store.extracts(session_id, kinds=_SPOKEN, limit=MOST_EXTRACTS)
+        extracts = [*extracts, *(each for each in spoken if each.seq < oldest)]
+    return Material(extracts, store.pins(session_id))

@@ -1,0 +1,59 @@
+"""Which pins a request carries, and how they read. Pure; pins are never part of a stored row.
+
+A pin whose source stands in the view as a message of its own needs no second mention. Once a pass
+has put the source into a summary, or when it was set by hand, the pin is rendered: in the frame of
+the summary, whose text then stays the same until the next pass, or else before the first message.
+So a provider's prompt cache is broken by a pin only when a pin itself changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.base.messages import Message, is_user_text, text_of
+from agent.base.tokens import estimate_text
+from agent.sessions.records import Pin
+
+HEADING = "Standing instructions of the user, verbatim; they hold until the user takes them back:"
+LINE_TOKENS = 8
+_SUMMARIES = frozenset({"summary", "mechanical"})
+
+
+def pin_tokens(pin: Pin) -> int:
+    """Return what a pin takes of the pin budget."""
+    return estimate_text(pin.text) + LINE_TOKENS
+
+
+def choose_pins(pins: Sequence[Pin], budget_tokens: int) -> tuple[list[Pin], list[Pin]]:
+    """Return (pins within the budget, those beyond it), both in their given order.
+
+    Pins set by hand come first, then recognised ones, newest first.
+    """
+    by_rank = sorted(pins, key=lambda pin: (pin.source_seq is not None, -(pin.source_seq or 0)))
+    within: set[int] = set()
+    for pin in by_rank:
+        tokens = pin_tokens(pin)
+        if tokens <= budget_tokens:
+            within.add(pin.id)
+            budget_tokens -= tokens
+    return [p for p in pins if p.id in within], [p for p in pins if p.id not in within]
+
+
+def unsaid_pins(view: Sequence[Message], pins: Sequence[Pin]) -> list[Pin]:
+    """Return the pins that no user message above the newest summary says."""
+    said: dict[int, str] = {}
+    for row in reversed(view):
+        if row.get("_kind") in _SUMMARIES:
+            break
+        if is_user_text(row) and "_seq" in row:
+            said[row["_seq"]] = text_of(row.get("content"))
+    return [pin for pin in pins if pin.text not in said.get(pin.source_seq or 0, "")]
+
+
+def render_pins(pins: Sequence[Pin]) -> str:
+    """Return the block that shows pins with their sources; empty for none."""
+    lines = [
+        f"- {pin.text} (by hand)" if pin.source_seq is None else f"- {pin.text} [{pin.source_seq}]"
+        for pin in pins
+    ]
+    return "\n".join([HEADING, *lines]) if lines else ""

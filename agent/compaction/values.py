@@ -1,0 +1,96 @@
+"""Which values replaced which: only the last of a subject is current. Pure.
+
+A later value of the same shape replaces an earlier one when its sentence says that something
+changed and is about the same, or when both are about nearly the same. Two values of one row are
+two things, as are look-alikes with different subjects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from agent.base.extract_words import likeness, stems
+from agent.base.record import dataclass
+from agent.sessions.records import StoredExtract
+
+CHANGED = "now"
+ALIKE = 0.5
+"""Part of the smaller subject that a change must share; without a change, of all their words."""
+SAME = 0.6
+_REMEMBERED = 24
+"""Newest values looked at for each word, so that resolving stays linear."""
+_FIGURES = re.compile(r"\d+")
+_UNIT = re.compile(r"^9(?:[.,]9)?\s*")
+
+
+@dataclass(frozen=True)
+class _Known:
+    place: int
+    seq: int
+    shape: str
+    stems: frozenset[str]
+
+
+def replaced_values(extracts: Iterable[StoredExtract]) -> dict[int, int]:
+    """Return which extract replaced which, as indexes of the input; a chain leads to the newest.
+
+    `extracts` come newest first, as the store gives them.
+    """
+    values = [(place, each) for place, each in enumerate(extracts) if each.kind == "value"]
+    newest_by_word: dict[str, list[_Known]] = {}
+    replaced: dict[int, int] = {}
+    texts = {place: each.value for place, each in values}
+    for place, each in reversed(values):
+        words = each.subject.split()
+        changed = bool(words) and words[0] == CHANGED
+        known = _Known(place, each.seq, shape_of(each.value), stems(words[changed:]))
+        standing = (
+            old
+            for word in known.stems
+            for old in newest_by_word.get(word, ())
+            if old.place not in replaced and texts[old.place] != each.value
+        )
+        older = _replaced_by(known, standing, changed=changed)
+        if older is not None:
+            replaced[older.place] = place
+        for word in known.stems:
+            remembered = newest_by_word.setdefault(word, [])
+            remembered.append(known)
+            del remembered[:-_REMEMBERED]
+    return replaced
+
+
+def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _Known | None:
+    """Return the earlier value that a new one replaces: the likest, then the newest."""
+    best: tuple[float, int] = (0.0, 0)
+    chosen: _Known | None = None
+    for old in standing:
+        if old.seq == new.seq or not _same_sort(old.shape, new.shape):
+            continue
+        alike = likeness(old.stems, new.stems)
+        shared, together = len(old.stems & new.stems), len(old.stems | new.stems)
+        if not (changed and alike >= ALIKE) and not (shared > 1 and shared / together >= SAME):
+            continue
+        if (alike, old.seq) > best:
+            best, chosen = (alike, old.seq), old
+    return chosen
+
+
+def shape_of(value: str) -> str:
+    """Return what values of one sort have in common: `9 mb`, `9.9.9.9`, `9-9-9`, `host`, `word`."""
+    shape = _FIGURES.sub("9", value.lower())
+    if shape.startswith(("9", "v9", "$9", "€9", "£9", "+9", "-9")):
+        return shape
+    return "host" if "." in shape or ":" in shape else "word"
+
+
+def _same_sort(one: str, other: str) -> bool:
+    """Return whether two shapes can be values of one thing; a unit may be left out."""
+    if one == other:
+        return True
+    first, second = _UNIT.match(one), _UNIT.match(other)
+    if not first or not second:
+        return False
+    units = (one[first.end() :], other[second.end() :])
+    return "" in units and not set("".join(units)) & set(".-/:")
