@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.base.record import dataclass
+from agent.base.redact import redact, redacted_trace
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +54,8 @@ class FaultCounter:
             level = logging.DEBUG if channel in self._counted else logging.WARNING
             self._counted = merge_faults(self._counted, new)
             self._unsaved = merge_faults(self._unsaved, new)
-        trace = error if isinstance(error, BaseException) else None
-        _log.log(level, "%s failed (%s); nothing waits for it", channel, error, exc_info=trace)
+        told = redact(error) if isinstance(error, str) else redacted_trace(error)
+        _log.log(level, "%s failed; nothing waits for it: %s", channel, told)
 
     def counts(self) -> Faults:
         """Return what this process counted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import traceback
 from collections import Counter
 from collections.abc import Callable
 
@@ -165,6 +166,11 @@ def redact(text: str) -> str:
         if redacted == text:
             return text
         text = redacted
+
+
+def redacted_trace(error: BaseException) -> str:
+    """Return the traceback of an error as text for a log."""
+    return redact("".join(traceback.format_exception(error)))
 
 
 def contains_secret(text: str) -> bool:

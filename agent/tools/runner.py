@@ -26,6 +26,7 @@ from agent.base.events import (
 )
 from agent.base.messages import clean_text
 from agent.base.record import dataclass
+from agent.base.redact import redacted_trace
 from agent.tools.approval import Ask, decide, refusal
 from agent.tools.order import Touch, must_wait
 from agent.tools.paths import resolve_path
@@ -327,5 +328,6 @@ def _fault(name: str, error: BaseException) -> str:
     """Return what the model reads about a failed call; a bug is logged with its place."""
     if isinstance(error, ToolError):
         return str(error)
-    _log.debug("tool %s failed", name, exc_info=error)
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("tool %s failed: %s", name, redacted_trace(error))
     return f"{name} failed: {type(error).__name__}: {one_line(str(error))}"

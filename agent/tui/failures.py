@@ -7,13 +7,12 @@ traceback, and the line names the log.
 from __future__ import annotations
 
 import time
-import traceback
 from pathlib import Path
 
 from agent.base.errors import HermesError
 from agent.base.paths import hermes_home
 from agent.base.record import dataclass
-from agent.base.redact import redact
+from agent.base.redact import redact, redacted_trace
 from agent.tui.figures import one_line
 
 INTERRUPTED = 130
@@ -51,6 +50,6 @@ def describe(error: BaseException) -> Failure:
 def _write(path: Path, error: BaseException) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    trace = redact("".join(traceback.format_exception(error)))
+    trace = redacted_trace(error)
     with path.open("a", encoding="utf-8", errors="replace") as log:
         log.write(f"{stamp} unexpected failure\n{trace}\n")

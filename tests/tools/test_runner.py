@@ -130,18 +130,23 @@ def test_what_a_tool_raises_becomes_its_result(
     assert sorted(ran.results) == [("c1", False, content), ("c2", True, "echo 1")]
 
 
-def test_a_bug_is_logged_once_with_its_place(
+def test_a_bug_is_logged_once_with_its_place_and_without_keys(
     context: ToolContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="agent.tools.runner")
     refuse = make_tool("u", raising(ToolError("no")))
     run_calls(
-        context, [make_tool("t", raising(KeyError("x"))), refuse], [make_call("t"), make_call("u")]
+        context,
+        [make_tool("t", raising(KeyError("AKIAIOSFODNN7EXAMPLE"))), refuse],
+        [make_call("t"), make_call("u")],
     )
     (record,) = caplog.records
-    assert (record.levelname, record.getMessage()) == ("DEBUG", "tool t failed")
-    assert record.exc_info is not None
-    assert record.exc_info[0] is KeyError
+    first, *_places, last = record.getMessage().strip().splitlines()
+    assert (record.levelname, first) == (
+        "DEBUG",
+        "tool t failed: Traceback (most recent call last):",
+    )
+    assert last == "KeyError: '[REDACTED:aws_key_id]'"
 
 
 def test_a_call_that_cannot_be_run_says_why_and_the_others_run(context: ToolContext) -> None:
