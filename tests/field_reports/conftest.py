@@ -13,8 +13,9 @@ from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
 from tests.cli.conftest import hermes
 from tests.field_reports.harness import Bench
+from tests.trace.conftest import collector
 
-__all__ = ["hermes"]
+__all__ = ["collector", "hermes"]
 
 OpenBench = Callable[..., Bench]
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.base.errors import RequestRefused
 from agent.base.messages import Message, text_of
+from agent.base.settings import TelemetrySettings
 from agent.sessions.blobs import HEAD_CHARS, TAIL_CHARS
 from agent.sessions.records import NewRow, PassKind, PassStatus
 from agent.testing.builders import assistant, call, result, user
 from agent.testing.stub_reply import Reply
+from agent.tools.protocol import Access, Tool
 from agent.tui.failures import describe, log_file
 from tests.field_reports.harness import (
     SUMMARISER,
@@ -293,3 +297,52 @@ def test_d20_whatever_stands_around_it_and_however_it_is_split_into_parts(
         assert leaks(kind, shown) == []
         assert leaks(kind, made(bench)) == []
     assert bench.rows[: len(messages)] == messages
+
+
+@EVERY_SECRET
+def test_d20_trace_and_log_tell_of_turns_and_passes_without_it(
+    stub, store, kind, collector, caplog
+):
+    caplog.set_level(logging.DEBUG)
+    secret = SECRETS[kind]
+    telemetry = TelemetrySettings(otel=True, otel_endpoint=collector.endpoint)
+    setup = settings_for(stub.base_url, window_tokens=WINDOW)
+    bench = Bench(stub, store, replace(setup, telemetry=telemetry), tools=[echoing(secret)])
+    bench.fill([*in_result(secret), *small_talk(4, tokens=150)])
+    bench.compressor.tail_token_budget = 300
+    stub.script(
+        [
+            Reply(text=None, tool_calls=[call("echo", {"of": secret})]),
+            Reply(text=f"it said {secret}"),
+            Reply(status=400, error=f"rejected {secret}"),
+        ]
+    )
+    stub.script([Reply(text=SUMMARY), Reply(status=401, error=secret)], model=SUMMARISER)
+    bench.agent.chat(f"use {secret}")
+    with pytest.raises(RequestRefused):
+        bench.agent.chat(f"use {secret} again")
+    statuses = [bench.agent.compress(focus=secret).status for _ in range(2)]
+    bench.agent.close()
+    assert statuses == [PassStatus.COMMITTED, PassStatus.FAILED]
+    names = {span.name for span in collector.spans()}
+    assert len(names) >= 3
+    exported = "\n".join(map(str, [*collector.traces, *collector.metrics]))
+    assert leaks(kind, exported) == []
+    assert "hermes.compaction" in {record.name for record in caplog.records}
+    assert leaks(kind, caplog.text) == []
+
+
+def echoing(secret: str) -> Tool:
+    """Return a tool that fails with a secret in its words."""
+
+    def run(_arguments: Any, _context: Any) -> str:
+        raise ValueError(f"cannot take {secret}")
+
+    return Tool(
+        name="echo",
+        description="Echoes.",
+        parameters={"type": "object", "properties": {"of": {"type": "string"}}},
+        access=Access.READ,
+        run=run,
+        describe=lambda _arguments: "echo",
+    )
