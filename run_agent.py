@@ -18,13 +18,14 @@ from agent.base.messages import Message
 from agent.base.settings import Settings
 from agent.base.tokens import Calibration
 from agent.compaction.host import AttemptRequest
+from agent.compaction.pins import refuse_over_budget
 from agent.compaction.verdict import discard_prepared, model_switched
 from agent.conversation_compression import (
     commit_prepared,
     compress_context,
     run_attempt,
 )
-from agent.sessions.records import PassRecord
+from agent.sessions.records import PassRecord, Pin
 from agent.tools.recall import recall_rows
 from agent.turn.host import Turn, TurnResult, UsageTotals
 from agent.turn.loop import run_turn
@@ -172,6 +173,26 @@ class AIAgent(AgentRuntime):
             budget_tokens=budget_tokens,
         )
 
+    def pin(self, text: str) -> Pin:
+        """Set a standing instruction that every request carries word for word, and return it.
+
+        Raises: UsageError for a blank text, a secret, and one past the pin budget.
+        """
+        self._open_session()
+        refuse_over_budget(text, self.store.pins(self.session_id), self.budget().pin_tokens)
+        return self.store.add_pin(self.session_id, text)
+
+    def unpin(self, pin_id: int) -> Pin:
+        """Take a pin off and return it. Raises: UsageError when there is none of that number."""
+        self._open_session()
+        return self.store.retire_pin(self.session_id, pin_id)
+
+    def pins(self) -> list[Pin]:
+        """Return the standing instructions in force, oldest first."""
+        self._open_session()
+        self.store.extract_pending()
+        return self.store.pins(self.session_id)
+
     def context(self) -> ContextMeter:
         """Return what the next request would be made of, in tokens."""
         self._open_session()
@@ -232,6 +253,7 @@ class AIAgent(AgentRuntime):
             note_turn_persisted(self)
             self._turn = None
         self.store.index_pending()
+        self.store.extract_pending()
         return TurnResult(
             final_text=ending.final_text,
             messages=self.store.accepted_rows(self.session_id, first_seq, self.live.head.watermark),

@@ -91,6 +91,8 @@ class ContextSettings:
     """Name of a registered context engine (entry-point group `hermes.context_engines`)."""
     recall: bool = True
     """Offer the `recall` tool to models that take tools."""
+    pins: bool = True
+    """Show standing instructions in every request, those found in user text too."""
 
 
 @dataclass(frozen=True)

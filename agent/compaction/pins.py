@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.base.errors import UsageError
 from agent.base.messages import Message, is_user_text, text_of
 from agent.base.tokens import estimate_text
 from agent.sessions.records import Pin
@@ -22,6 +23,20 @@ _SUMMARIES = frozenset({"summary", "mechanical"})
 def pin_tokens(pin: Pin) -> int:
     """Return what a pin takes of the pin budget."""
     return estimate_text(pin.text) + LINE_TOKENS
+
+
+def refuse_over_budget(text: str, pins: Sequence[Pin], budget_tokens: int) -> None:
+    """Return when a pin of `text` fits beside those set by hand.
+
+    Raises: UsageError with the figures when it does not.
+    """
+    by_hand = [pin for pin in pins if pin.source_seq is None]
+    used, wanted = sum(map(pin_tokens, by_hand)), pin_tokens(Pin(0, text, None, 0.0))
+    if used + wanted > budget_tokens:
+        raise UsageError(
+            f"the pin takes about {wanted} tokens, and {used} of the {budget_tokens} for pins are "
+            f"taken by {len(by_hand)} others; shorten it or take one off with /unpin"
+        )
 
 
 def choose_pins(pins: Sequence[Pin], budget_tokens: int) -> tuple[list[Pin], list[Pin]]:

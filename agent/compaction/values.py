@@ -2,7 +2,7 @@
 
 A later value of the same shape replaces an earlier one when its sentence says that something
 changed and is about the same, or when both are about nearly the same. Two values of one row are
-two things, as are look-alikes with different subjects.
+two things, and so are two that only look alike.
 """
 
 from __future__ import annotations

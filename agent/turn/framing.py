@@ -29,9 +29,12 @@ def recall_footer(rows: str) -> str:
 
 
 def frame_summary(
-    summary: Message, dealt_with: Sequence[Message], *, recall: bool, restated: bool
+    summary: Message, dealt_with: Sequence[Message], *, recall: bool, restated: bool, pins: str = ""
 ) -> Message:
-    """Return the user message that carries a summary; the stored row is left as it is."""
+    """Return the user message that carries a summary; the stored row is left as it is.
+
+    `pins` is a block of standing instructions; it stands behind the notes, which instruct nobody.
+    """
     parts = [OPENING, text_of(summary.get("content"))]
     if dealt_with:
         lines = [f"#{row.get('_seq', '?')}: {_shown(row)}" for row in dealt_with]
@@ -39,6 +42,8 @@ def frame_summary(
     if recall and summary.get("_seq"):
         parts.append(recall_footer(f"1-{summary['_seq']}"))
     parts.append(CLOSING)
+    if pins:
+        parts.append(pins)
     parts.append(RESTATED if restated else ANSWER_NEXT)
     framed: Message = {"role": "user", "content": "\n\n".join(parts), "_kind": "frame"}
     framed["_tokens"] = estimate_message(framed)

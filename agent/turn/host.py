@@ -14,6 +14,7 @@ from agent.base.tokens import Calibration
 from agent.compaction.host import Attempted, CompressionHost
 from agent.providers.protocol import Limits, Provider, TokenUsage
 from agent.sessions.live import LiveView
+from agent.sessions.records import Pin
 
 if TYPE_CHECKING:
     from agent.telemetry import CallTrace
@@ -87,6 +88,9 @@ class TurnHost(CompressionHost, Protocol):
     def excerpt_notices(self) -> set[int]: ...
 
     @property
+    def pin_notices(self) -> set[int]: ...
+
+    @property
     def live(self) -> LiveView: ...
 
     @property
@@ -103,6 +107,10 @@ class TurnHost(CompressionHost, Protocol):
 
     @property
     def recall_offered(self) -> bool: ...
+
+    def standing_pins(self) -> tuple[list[Pin], list[Pin]]:
+        """Return the pins that every request carries, and those beyond the pin budget."""
+        ...
 
     def tool_runner(self, turn: Turn) -> ToolRunner:
         """Return a runner whose tools stop with the turn."""

@@ -35,7 +35,9 @@ def measure(host: TurnHost) -> ContextMeter:
     host.live.refresh()
     budget = host.budget()
     limits = ShapeLimits(budget.round_tokens, budget.message_tokens, recall=host.recall_offered)
-    parts = _by_part(shape(host.live.messages, limits).messages, host.calibration)
+    pins, _beyond = host.standing_pins()
+    shaped = shape(host.live.messages, limits, pins=pins)
+    parts = _by_part(shaped.messages, host.calibration)
     system = host.calibration.apply(estimate_text(host.system_prompt))
     tools = host.calibration.apply(estimate_tools(host.tool_schemas))
     return ContextMeter(

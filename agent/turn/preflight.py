@@ -29,6 +29,7 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
         host.attempt(turn, trigger=trigger)
     if _over(host, shaped):
         raise cannot_fit(host, shaped)
+    _tell_pins_beyond(host)
     for seq in shaped.excerpted:
         if seq >= turn.first_seq and seq not in host.excerpt_notices:
             host.excerpt_notices.add(seq)
@@ -46,7 +47,24 @@ def _shape(host: TurnHost, turn: Turn) -> Shaped:
     host.live.refresh()
     budget = host.budget()
     limits = ShapeLimits(budget.round_tokens, budget.message_tokens, recall=host.recall_offered)
-    return shape(host.live.messages, limits, current_from_seq=turn.first_seq)
+    pins, _beyond = host.standing_pins()
+    return shape(host.live.messages, limits, current_from_seq=turn.first_seq, pins=pins)
+
+
+def _tell_pins_beyond(host: TurnHost) -> None:
+    """Say once which standing instructions the pin budget leaves out."""
+    _shown, beyond = host.standing_pins()
+    new = [pin for pin in beyond if pin.id not in host.pin_notices]
+    if new:
+        host.pin_notices.update(pin.id for pin in new)
+        host.emit(
+            Notice(
+                level="warning",
+                text=f"{len(beyond)} standing instructions do not fit into the pin budget of "
+                f"{host.budget().pin_tokens} tokens, the oldest first: {new[-1].text[:80]!r}; "
+                "/pins lists them, /unpin takes one off",
+            )
+        )
 
 
 def _used(host: TurnHost, shaped: Shaped) -> int:

@@ -12,6 +12,8 @@ from agent.base.excerpt import excerpt_chars
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
+from agent.compaction.pins import render_pins, unsaid_pins
+from agent.sessions.records import Pin
 from agent.turn.framing import frame_summary
 
 LOST_RESULT = (
@@ -52,12 +54,18 @@ class Shaped:
 
 
 def shape(
-    view: Sequence[Message], limits: ShapeLimits, *, current_from_seq: int | None = None
+    view: Sequence[Message],
+    limits: ShapeLimits,
+    *,
+    current_from_seq: int | None = None,
+    pins: Sequence[Pin] = (),
 ) -> Shaped:
     """Return the wire form of a live view.
 
     `current_from_seq` is the first user row of the running turn: user rows from there on are
-    requests in progress; without it only the newest user row is. Linear in the view's length.
+    requests in progress; without it only the newest user row is. `pins` are those that every
+    request carries; one that a message of the view says already is not shown twice. Linear in the
+    view's length.
     """
     rows, excerpted = [], []
     for row in view:
@@ -68,7 +76,9 @@ def shape(
             rows.append(_excerpt(row, limits.message_tokens))
         else:
             rows.append(row)
-    ordered = _pair_results(_fold_summary(rows, limits, current_from_seq), limits)
+    block = render_pins(unsaid_pins(rows, pins))
+    folded = _fold_summary(rows, limits, current_from_seq, block)
+    ordered = _pair_results(folded, limits)
     merged = _merge_neighbours(ordered)
     return Shaped(merged, sum(_tokens(message) for message in merged), tuple(excerpted))
 
@@ -102,15 +112,18 @@ def _excerpt(row: Message, tokens: int) -> Message:
 
 
 def _fold_summary(
-    rows: list[Message], limits: ShapeLimits, current_from_seq: int | None
+    rows: list[Message], limits: ShapeLimits, current_from_seq: int | None, pins: str
 ) -> list[Message]:
-    """Put the earlier requests into the newest summary and restate the one in progress after it."""
+    """Put the earlier requests into the newest summary and restate the one in progress after it.
+
+    Pins stand in the same frame, or first of all where there is none.
+    """
     newest = next(
         (index for index in range(len(rows) - 1, -1, -1) if rows[index].get("_kind") in _SUMMARIES),
         None,
     )
     if newest is None:
-        return rows
+        return [{"role": "user", "content": pins, "_kind": "note"}, *rows] if pins else rows
     last = last_user_index(rows)
     if current_from_seq is None and last is not None:
         current_from_seq = rows[last].get("_seq", 0)
@@ -127,7 +140,9 @@ def _fold_summary(
     if others:
         others = sorted([*others, *dealt_with], key=lambda row: int(row.get("_seq", 0)))
         dealt_with = []
-    framed = frame_summary(rows[newest], dealt_with, recall=limits.recall, restated=bool(current))
+    framed = frame_summary(
+        rows[newest], dealt_with, recall=limits.recall, restated=bool(current), pins=pins
+    )
     return [*others, framed, *current, *rows[newest + 1 :]]
 
 

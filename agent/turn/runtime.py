@@ -21,11 +21,12 @@ from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.engine import open_engine
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest
+from agent.compaction.pins import choose_pins
 from agent.conversation_compression import resolve_context_compression_timeouts, run_attempt
 from agent.providers.protocol import Limits, Provider
 from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
-from agent.sessions.records import PassRecord
+from agent.sessions.records import PassRecord, Pin
 from agent.tools.protocol import Tool, ToolContext
 from agent.turn.host import Turn, UsageTotals
 from agent.turn.options import AgentOptions
@@ -54,6 +55,7 @@ class AgentRuntime:
         self.usage = UsageTotals()
         self.fences: list[CompressionCommitFence] = []
         self.excerpt_notices: set[int] = set()
+        self.pin_notices: set[int] = set()
         self.compression_in_place = True
         self._compression_feasibility_checked = False
         self._cached_system_prompt: str | None = None
@@ -157,6 +159,12 @@ class AgentRuntime:
             threshold=self.settings.compression.threshold,
             target_ratio=self.settings.compression.target_ratio,
         )
+
+    def standing_pins(self) -> tuple[list[Pin], list[Pin]]:
+        """Return the pins that every request carries, and those beyond the pin budget."""
+        if not self.settings.context.pins:
+            return [], []
+        return choose_pins(self.store.pins(self.session_id), self.budget().pin_tokens)
 
     def emit(self, event: Event) -> None:
         """Hand an event to the sink with session, turn and time filled in."""
