@@ -196,11 +196,11 @@ def _receipt(
 ) -> dict[str, Any]:
     """Return what became of what the source says, for people and for the ledger."""
     back = {each.extract.value for each in restored}
-    said = {(e.kind, e.value): e for e in material.extracts if e.row_id in source}
-    kept = {key for key, each in said.items() if sight.shows(each)}
-    again = {key for key in said.keys() - kept if key[1] in back}
-    facts = {key for key in said if key[0] in FACTS}
-    dropped = [key[1] for key in said if key in facts - kept - again]
+    said = {each.value: each for each in material.extracts if each.row_id in source}
+    kept = {value for value, each in said.items() if sight.shows(each)}
+    again = (said.keys() - kept) & back
+    facts = {value for value, each in said.items() if each.kind in FACTS}
+    dropped = [value for value in said if value in facts - kept - again]
     return {
         "coverage": round(len(kept | again) / len(said), 3) if said else 1.0,
         "identifiers_kept": len(facts & kept),
