@@ -21,6 +21,7 @@ COMMANDS = {
     "chat": "agent.cli.chat",
     "sessions": "agent.cli.sessions",
     "recall": "agent.cli.recall",
+    "pins": "agent.cli.pins",
     "compact": "agent.cli.compact",
     "compactions": "agent.cli.compactions",
     "config": "agent.cli.config",

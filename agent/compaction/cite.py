@@ -21,29 +21,30 @@ _LONGEST_RANGE = 10_000
 def cite_sections(
     text: str, covered: Sequence[int], extracts: Sequence[StoredExtract]
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text with rows behind each heading, and the same as a list for the receipt.
+    """Return the text with rows behind its headings, and each section's rows for the receipt.
 
-    A section came from the rows it names and from those whose identifiers it repeats; one that
-    gives no hint came from everything that was covered.
+    A section came from the rows it names and from those whose identifiers it repeats; the latter
+    are written behind its heading. One that gives no hint came from everything that was covered.
     Shape: `[{"heading": "Done", "rows": "3,9-12"}]`, in order.
     """
     known = [seq for seq in covered if seq]
     if not known:
         return text, []
-    last = max(known)
-    telling = [e for e in extracts if e.seq in set(known) and len(e.value) >= TELLING_CHARS]
+    last, whole = max(known), set(known)
+    telling = [e for e in extracts if e.seq in whole and len(e.value) >= TELLING_CHARS]
     marks = list(_HEADING.finditer(text))
     bounds = [*(mark.start() for mark in marks), len(text)]
     pieces, sections = [text[: bounds[0]]], []
     for mark, end in zip(marks, bounds[1:], strict=True):
         body = text[mark.end() : end]
-        seqs = {seq for seq in _named(f"[{mark[2] or ''}]{body}") if 0 < seq <= last}
-        seqs |= {each.seq for each in telling if each.value in body}
-        rows = _short(seqs or set(known))
-        sections.append({"heading": mark[1].lstrip("# "), "rows": rows})
-        pieces += (f"{mark[1]} [{rows}]", body)
+        named = {seq for seq in _named(body) if seq <= last}
+        behind = {seq for seq in _named(f"[{mark[2] or ''}]") if seq <= last}
+        behind |= {each.seq for each in telling if each.value in body}
+        sections.append({"heading": mark[1].lstrip("# "), "rows": _short(named | behind or whole)})
+        unnamed = behind - named
+        pieces += (f"{mark[1]} [{_short(unnamed)}]" if unnamed else mark[1], body)
     if not marks:
-        return text, [{"heading": "", "rows": _short(set(known))}]
+        return text, [{"heading": "", "rows": _short(whole)}]
     return "".join(pieces), sections
 
 
@@ -53,7 +54,7 @@ def _named(text: str) -> set[int]:
     for group in _NUMBERS.finditer(text):
         for first, last in _MORE.findall(group[0]):
             begin, end = int(first), int(last or first)
-            if begin <= end <= begin + _LONGEST_RANGE:
+            if 0 < begin <= end <= begin + _LONGEST_RANGE:
                 named.update(range(begin, end + 1))
     return named
 

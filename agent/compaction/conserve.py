@@ -109,14 +109,16 @@ def _kept_row_ids(inputs: Sequence[Message], changes: Changes) -> frozenset[int]
 def _room(inputs: Sequence[Message], changes: Changes, budget: Budget) -> int:
     """Return how many tokens may be added to the new row.
 
-    No more than half of the gain, nor so many that a request which got under the trigger or fits
-    would not any more.
+    No more than half of the gain, none past the target but for the anchors' own budget, nor so many
+    that a request which got under the trigger or fits would not any more.
     """
     rows = resulting_rows(inputs, changes)
     unused = budget.summary_tokens - row_tokens(changes.new_row or {})
     gain = total_tokens(inputs) - total_tokens(rows)
-    room = min(budget.anchor_tokens + max(0, unused), int(gain * _GAIN_SHARE))
-    after = shown_tokens(rows, budget) + budget.overhead_tokens
+    after = shown_tokens(rows, budget)
+    to_target = max(budget.anchor_tokens, budget.target_tokens - after)
+    room = min(budget.anchor_tokens + max(0, unused), to_target, int(gain * _GAIN_SHARE))
+    after += budget.overhead_tokens
     for limit in (budget.trigger_tokens, budget.usable_tokens):
         if after < limit:
             return min(room, limit - after - 1)

@@ -90,7 +90,7 @@ def _receipt_facts(receipt: Mapping[str, Any]) -> dict[str, str]:
     return {
         name.replace("_", " "): _value_text(value)
         for name, value in receipt.items()
-        if name not in _TOLD_ABOVE and value not in ("", 0, None)
+        if name not in _TOLD_ABOVE and value not in ("", 0, None, [])
     }
 
 
@@ -102,9 +102,18 @@ def _fact_lines(facts: Mapping[str, str]) -> list[Line]:
 
 
 def _value_text(value: Any) -> str:
+    if isinstance(value, list):
+        return figures.one_line(", ".join(map(_item_text, value)))
     if isinstance(value, float):
         return figures.percent(value, 1)
     return figures.count(value) if isinstance(value, int) else figures.one_line(str(value))
+
+
+def _item_text(item: Any) -> str:
+    """Return a dropped identifier as it is, and a cited section with its rows."""
+    if isinstance(item, Mapping):
+        return f"{item['heading'] or 'all'} [{item['rows']}]"
+    return str(item)
 
 
 def _durations(durations: Mapping[str, int]) -> str:

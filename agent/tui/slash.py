@@ -12,6 +12,7 @@ from agent.providers.catalog import list_models
 from agent.sessions.records import PassRecord, PassStatus, SessionRecord
 from agent.tui import figures
 from agent.tui.chat import Chat
+from agent.tui.pins import pin_line, pins_table
 from agent.tui.receipt import pass_failure, plan_lines
 from agent.tui.render import (
     Line,
@@ -125,6 +126,22 @@ def _recall(chat: Chat, argument: str) -> None:
     chat.screen.show(lines or [Line(f"nothing found for {argument!r}", "dim")])
 
 
+def _pin(chat: Chat, argument: str) -> None:
+    if not argument:
+        raise UsageError("/pin needs the instruction, such as /pin Answer in metric units.")
+    chat.screen.show([pin_line(chat.agent.pin(argument), "set")])
+
+
+def _pins(chat: Chat, _argument: str) -> None:
+    chat.screen.show(pins_table(chat.agent.pins(), chat.screen.width))
+
+
+def _unpin(chat: Chat, argument: str) -> None:
+    if not argument.isdecimal():
+        raise UsageError(f"/unpin needs the number of a pin, not {argument!r}; /pins lists them")
+    chat.screen.show([pin_line(chat.agent.unpin(int(argument)), "took off")])
+
+
 def _stop(chat: Chat, _argument: str) -> None:
     if not chat.busy:
         chat.screen.show([Line("nothing is running", "dim")])
@@ -230,6 +247,9 @@ _TABLE = (
     Slash("context", "", "tokens of the next request, by part", _context),
     Slash("compactions", "", "every compaction of this conversation", _compactions),
     Slash("recall", "WORDS or A-B", "find or show accepted rows, compacted ones too", _recall),
+    Slash("pin", "TEXT", "set an instruction that every request carries", _pin),
+    Slash("pins", "", "the standing instructions and where they come from", _pins),
+    Slash("unpin", "NUMBER", "take a standing instruction off", _unpin),
     Slash("stop", "", "stop the running turn or compaction (also Ctrl-C)", _stop),
     Slash("new", "", "start a new session", _new, idle_only=True),
     Slash("resume", "ID or TITLE", "go on with a stored session", _resume, idle_only=True),

@@ -53,7 +53,7 @@ def test_a_useless_summary_gives_way_to_the_digest_and_the_demo_goes_on(
     code = play(small(then="the the the " * 60))
     out = capsys.readouterr().out
     assert code == 0
-    assert out.count("compacted (mechanical digest), ") == 2
+    assert out.count("compacted (mechanical digest), ") >= 2
     assert "no summary: summary_refused:repeating" in out
 
 

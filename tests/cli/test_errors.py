@@ -20,6 +20,7 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         "no such option: --verbose (Possible options: --version); see 'hermes --help'",
     ),
+    (["pins", "list", "Nobody"], 2, "no session 'Nobody'; see `hermes sessions list`"),
     (["chat", "-q"], 2, "option '-q' requires an argument; see 'hermes chat --help'"),
     (["chat", "-q", " "], 2, "-q ' ' has no text; give the message to send"),
     (
