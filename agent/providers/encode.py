@@ -5,17 +5,20 @@ At 10,000 rows a request then costs one join, not an encoding of the whole histo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from agent.base.images import images_apart
-from agent.base.messages import Message, clean_value, wire_message
+from agent.base.messages import Message, clean_text, clean_value, wire_message
 from agent.providers.reasoning import replayed
 
 _Key = tuple[int, Any]
 
+_UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
 _SPARE_BYTES = 8 * 1024 * 1024
 
 
@@ -80,13 +83,44 @@ class RowEncoder:
 
     def _encode_message(self, message: Message) -> bytes:
         wire = wire_message(message)
-        if wire.get("tool_calls") and wire.get("content") == "":
-            wire["content"] = None  # an empty text beside calls is refused by some providers
+        if wire.get("tool_calls"):
+            wire["tool_calls"] = [_valid_call(call) for call in wire["tool_calls"]]
+            if wire.get("content") == "":
+                wire["content"] = None  # an empty text beside calls is refused by some providers
+        if message.get("role") == "tool" and "name" in wire:
+            wire["name"] = _valid_name(str(wire["name"]))
         if isinstance(wire.get("content"), list):
             wire["content"] = images_apart(wire["content"])
         if message.get("role") == "assistant":
             wire |= replayed(message.get("_reasoning"), self._route)
         return b"," + _encode(wire)
+
+
+def _valid_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a call as strict servers take it, whatever the model wrote.
+
+    They refuse a name with other characters and arguments that are no JSON object, such as those
+    of a call that was cut off; one such row would then fail every later request.
+    """
+    function = call.get("function") or {}
+    name, arguments = str(function.get("name", "")), function.get("arguments")
+    valid = {"name": _valid_name(name), "arguments": arguments}
+    if not _is_json_object(arguments):
+        text = arguments if isinstance(arguments, str) else ""
+        unreadable = {"unreadable": clean_text(text)} if text.strip() else {}
+        valid["arguments"] = orjson.dumps(unreadable).decode()
+    return call if valid.items() <= function.items() else {**call, "function": function | valid}
+
+
+def _valid_name(name: str) -> str:
+    return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME]
+
+
+def _is_json_object(text: Any) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _encode(value: Any) -> bytes:

@@ -7,7 +7,7 @@ chunk, other words for a finish); strict about nothing but JSON. Pure.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -55,9 +55,16 @@ class _CallPieces:
             is_text = isinstance(arguments, str)
             self.arguments.append(arguments if is_text else orjson.dumps(arguments).decode())
 
+    def is_whole(self) -> bool:
+        """Return whether the arguments are a JSON object already, so that nothing can follow."""
+        try:
+            return isinstance(orjson.loads(join_text(self.arguments)), dict)
+        except ValueError:
+            return False
+
     def whole(self) -> dict[str, Any]:
         return {
-            "id": self.id or f"call_{os.urandom(12).hex()}",
+            "id": self.id or _new_call_id(),
             "type": "function",
             "function": {
                 "name": clean_text(self.name),
@@ -101,10 +108,11 @@ class ReplyPieces:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self._finish = _FINISH.get(reason.lower(), "stop")
-        said = choice.get("delta") or choice.get("message")
-        return self._say(said) if isinstance(said, Mapping) else None
+        delta, message = choice.get("delta"), choice.get("message")
+        said = delta or message
+        return self._say(said, whole=not delta) if isinstance(said, Mapping) else None
 
-    def _say(self, said: Mapping[str, Any]) -> Delta | None:
+    def _say(self, said: Mapping[str, Any], *, whole: bool) -> Delta | None:
         text = content_text(said.get("content"))
         refusal = _text(said.get("refusal"))
         reasoning = self._reasoning.add(said)
@@ -116,29 +124,30 @@ class ReplyPieces:
         if isinstance(calls, list):
             for piece in calls:
                 if isinstance(piece, Mapping):
-                    self._call_of(piece).add(piece)
+                    call = self._begin_call() if whole else self._call_of(piece)
+                    call.add(piece)
         if not (text or refusal or reasoning):
             return None
         return Delta(text=clean_text(text + refusal), reasoning=clean_text(reasoning))
 
+    def _begin_call(self) -> _CallPieces:
+        self._calls.append(_CallPieces())
+        return self._calls[-1]
+
     def _call_of(self, piece: Mapping[str, Any]) -> _CallPieces:
         """Return the call that a piece belongs to: by index, by id, or the one before it.
 
-        Some servers send every call with index 0 and a whole call in each piece: an id that
-        differs, with a name, begins a new call.
+        Some servers send every call with index 0, with the same id or with none, and a whole call
+        in each piece: a name begins a new call where the id differs or nothing can follow.
         """
         index, call_id = piece.get("index"), _text(piece.get("id"))
-        function = piece.get("function")
-        has_name = isinstance(function, Mapping) and bool(function.get("name"))
         if isinstance(index, int):
             found = self._by_index.get(index)
         else:
-            same_id = (call for call in self._calls if call_id and call.id == call_id)
+            same_id = (call for call in reversed(self._calls) if call_id and call.id == call_id)
             found = next(same_id, None if call_id or not self._calls else self._calls[-1])
-        is_other = found is not None and found.id and call_id and found.id != call_id and has_name
-        if found is None or is_other:
-            found = _CallPieces()
-            self._calls.append(found)
+        if found is None or _is_other_call(found, piece, call_id):
+            found = self._begin_call()
             if isinstance(index, int):
                 self._by_index[index] = found
         return found
@@ -151,7 +160,7 @@ class ReplyPieces:
             text = text or join_text(self._refusal)
             finish = "content_filter"
         message: Message = {"role": "assistant", "content": text}
-        calls = [call.whole() for call in self._calls if call.name]
+        calls = _apart(call.whole() for call in self._calls if call.name)
         if calls:
             message["tool_calls"] = calls
         if finish in {"stop", "tool_calls"}:
@@ -160,6 +169,30 @@ class ReplyPieces:
         if reasoning:
             message["_reasoning"] = reasoning
         return ModelReply(message, finish, self._usage, self._model, self._id)
+
+
+def _is_other_call(found: _CallPieces, piece: Mapping[str, Any], call_id: str) -> bool:
+    function = piece.get("function")
+    if not isinstance(function, Mapping) or not function.get("name"):
+        return False
+    if found.id and call_id and found.id != call_id:
+        return True
+    return bool(function.get("arguments")) and found.is_whole()
+
+
+def _apart(calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return calls of which no two share an id; a call that was sent twice is one."""
+    by_id: dict[str, dict[str, Any]] = {}
+    for call in calls:
+        before = by_id.get(call["id"])
+        if before is not None and before != call:
+            call["id"] = _new_call_id()
+        by_id[call["id"]] = call
+    return list(by_id.values())
+
+
+def _new_call_id() -> str:
+    return f"call_{os.urandom(12).hex()}"
 
 
 def content_text(content: Any) -> str:

@@ -5,6 +5,7 @@ The counter is its own on purpose: it shares nothing with the estimates of the p
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ _PRICED = re.compile(
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RAW_SURROGATE = re.compile(b"\xed[\xa0-\xbf]")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
@@ -139,7 +141,18 @@ def _calls_fault(calls: Sequence[Mapping[str, Any]]) -> str:
         function = call.get("function") or {}
         if not function.get("name") or not isinstance(function.get("arguments"), str):
             return f"call {call.get('id')!r} needs a function name and arguments as JSON text"
+        if not _NAME.fullmatch(function["name"]):
+            return f"function name {function['name']!r} does not match {_NAME.pattern!r}"
+        if not _is_object(function["arguments"]):
+            return f"arguments {function['arguments']!r:.80} are no JSON object"
     return ""
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _order_fault(message: Mapping[str, Any], index: int, side: str, open_calls: list[str]) -> str:

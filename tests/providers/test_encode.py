@@ -54,6 +54,30 @@ def test_our_own_keys_are_not_sent(encoder: RowEncoder) -> None:
     }
 
 
+CUT = {
+    "cut off": ('{"path": "a', {"unreadable": '{"path": "a'}),
+    "a list": ("[1]", {"unreadable": "[1]"}),
+    "nothing": ("", {}),
+    "null": (None, {}),
+    "half a surrogate": ('{"a":"\\ud800"}', {"unreadable": '{"a":"\\ud800"}'}),
+    "an object": ('{"a": 1}', {"a": 1}),
+}
+
+
+@pytest.mark.parametrize(("written", "read"), CUT.values(), ids=CUT.keys())
+def test_arguments_are_always_a_json_object(
+    encoder: RowEncoder, written: str | None, read: dict[str, Any]
+) -> None:
+    function = {"name": "read file!" + "x" * 60, "arguments": written}
+    answer = row(1, "", role="assistant", tool_calls=[{"id": "a", "function": function}])
+    result = {"role": "tool", "tool_call_id": "a", "name": function["name"], "content": "no"}
+    answered, told = sent(encoder, answer, result)["messages"]
+    [call] = answered["tool_calls"]
+    assert orjson.loads(call["function"]["arguments"]) == read
+    assert call["function"]["name"] == told["name"] == "read_file_" + "x" * 54
+    assert function["arguments"] == written
+
+
 def test_no_messages_and_a_first_row_make_valid_bodies(encoder: RowEncoder) -> None:
     assert sent(encoder) == {"messages": [], "model": "m"}
     for _ in range(2):

@@ -86,6 +86,10 @@ CALLS = {
         [[piece(0, "a", "find", '{"x":1}')], [piece(0, "b", "read", '{"y":2}')]],
         [A, B],
     ),
+    "a whole call sent twice is one": (
+        [[piece(0, "a", "find", '{"x":1}')], [piece(0, "a", "find", '{"x":1}')]],
+        [A],
+    ),
     "name in pieces": ([[piece(0, "a", "fi")], [piece(0, name="nd", arguments='{"x":1}')]], [A]),
     "arguments as an object": ([[piece(0, "a", "find", {"x": 1})]], [A]),
     "no arguments": ([[piece(0, "a", "find")]], [call("a", "find", "{}")]),
@@ -101,6 +105,26 @@ def test_tool_calls_are_put_together(
     reply = put_together(*parts, delta("stop")).whole()
     assert reply.message == {"role": "assistant", "content": "", "tool_calls": calls}
     assert reply.finish_reason == "tool_calls"
+
+
+REPEATED = [call("x", "find", '{"x":1}'), call("x", "read", '{"y":2}')]
+SAME_ID = {
+    "none, at index 0": [delta(tool_calls=[one | {"index": 0, "id": ""}]) for one in REPEATED],
+    "none, without index": [delta(tool_calls=[one | {"id": ""} for one in REPEATED])],
+    "by index": [delta(tool_calls=[{"index": 0} | REPEATED[0], {"index": 1} | REPEATED[1]])],
+    "without index": [delta(tool_calls=[one]) for one in REPEATED],
+    "in a whole answer": [{"choices": [{"message": {"tool_calls": REPEATED}}]}],
+    "in a whole answer, none": [
+        {"choices": [{"message": {"tool_calls": [one | {"id": ""} for one in REPEATED]}}]}
+    ],
+}
+
+
+@pytest.mark.parametrize("parts", SAME_ID.values(), ids=SAME_ID.keys())
+def test_two_calls_never_share_an_id(parts: list[dict[str, Any]]) -> None:
+    made = put_together(*parts).whole().message["tool_calls"]
+    assert len({one["id"] for one in made}) == 2
+    assert [one["function"] for one in made] == [one["function"] for one in REPEATED]
 
 
 def test_calls_without_ids_get_their_own() -> None:

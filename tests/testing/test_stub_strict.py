@@ -106,6 +106,14 @@ def test_a_valid_list_is_not_refused(messages: list[Message]) -> None:
             [user("a"), assistant(None, ONE, ONE), result(ONE, "x")],
             "messages[1]: two calls share an id: ['t1', 't1']",
         ),
+        (
+            [user("a"), assistant(None, call("f", '{"a": ', call_id="t1"))],
+            "messages[1]: arguments '{\"a\": ' are no JSON object",
+        ),
+        (
+            [user("a"), assistant(None, call("f g", {}, call_id="t1"))],
+            "messages[1]: function name 'f g' does not match '[a-zA-Z0-9_-]{1,64}'",
+        ),
         ([user(" \n")], "messages[0]: empty content of a message of role 'user'"),
         ([user([])], "messages[0]: empty content of a message of role 'user'"),
         (
