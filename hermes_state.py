@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from agent.base.clock import SYSTEM_CLOCK, Clock
-from agent.base.errors import UsageError
 from agent.base.messages import Message
-from agent.base.paths import default_database
 from agent.sessions import (
     accept,
     blobs,
+    changes,
     check,
     cooldowns,
     deletion,
     directory,
     extracts,
     forks,
+    intake,
     leases,
     passes,
     pins,
@@ -31,16 +31,20 @@ from agent.sessions import (
     search,
     standing,
     terms,
+    transfer,
     undo,
 )
 from agent.sessions.commit import commit_pass, draft_commit
+from agent.sessions.location import database_path
 from agent.sessions.records import (
     NO_GUARDS,
     CheckReport,
     Guards,
     Head,
     HistoryRow,
+    Imported,
     Lease,
+    PassChanges,
     PassClosing,
     PassCommit,
     PassOpening,
@@ -53,26 +57,6 @@ from agent.sessions.records import (
     View,
 )
 from agent.sessions.sqlite import Connection, SqliteDatabase
-
-
-def _database_path(db_path: Path | str | None, url: str | None) -> Path:
-    if db_path is not None and url:
-        raise UsageError(f"give the store a path ({str(db_path)!r}) or a URL ({url!r}), not both")
-    if url:
-        scheme, separator, rest = url.partition("://")
-        if not separator:
-            db_path = url
-        elif scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
-            db_path = rest[1:]
-        else:
-            raise UsageError(
-                f"store URL {url!r} is not supported; give a path or sqlite:///path "
-                "(sqlite:////path when it is absolute)"
-            )
-    path = Path(db_path).expanduser() if db_path is not None else default_database()
-    if path.name == ":memory:":
-        raise UsageError("a store in memory is not supported; give the path of a file")
-    return path
 
 
 class SessionDB:
@@ -90,7 +74,7 @@ class SessionDB:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
-        self._database = SqliteDatabase(_database_path(db_path, url).absolute(), clock)
+        self._database = SqliteDatabase(database_path(db_path, url).absolute(), clock)
 
     @property
     def path(self) -> Path:
@@ -163,6 +147,12 @@ class SessionDB:
         fork = forks.Fork(session_id, new_id, up_to_seq, title)
         with self._database.write() as connection:
             return forks.fork_conversation(connection, fork, self._clock.now())
+
+    def export_session(self, session_id: str, out: transfer.LineSink) -> None:
+        transfer.export_conversation(self._database, self._clock, session_id, out)
+
+    def import_session(self, source: transfer.LineSource, *, title: str | None = None) -> Imported:
+        return intake.import_conversation(self._database, self._clock, source, title)
 
     # -- rows -------------------------------------------------------------------------------
     def append_message(self, session_id: str, role: str, content: Any, **fields: Any) -> int:
@@ -353,17 +343,27 @@ class SessionDB:
         with self._database.read() as connection:
             return passes.read_passes(connection, session_id)
 
+    def spent_since(self, session_id: str, since: float) -> float:
+        with self._database.read() as connection:
+            return passes.read_spent(connection, session_id, since)
+
     def pass_record(self, pass_id: str, *, session_id: str | None = None) -> PassRecord:
         with self._database.read() as connection:
-            scope = None if session_id is None else places.conversation_of(connection, session_id)
-            return passes.read_pass(connection, pass_id, scope)
+            return passes.read_pass(connection, pass_id, places.scope_of(connection, session_id))
 
     def pass_rows(
         self, pass_id: str, *, session_id: str | None = None
     ) -> tuple[list[Message], list[Message]]:
         with self._database.read() as connection:
-            scope = None if session_id is None else places.conversation_of(connection, session_id)
-            return passes.read_pass_rows(connection, pass_id, scope)
+            return passes.read_pass_rows(
+                connection, pass_id, places.scope_of(connection, session_id)
+            )
+
+    def pass_changes(self, pass_id: str, *, session_id: str | None = None) -> PassChanges:
+        with self._database.read() as connection:
+            return changes.read_changes(
+                connection, pass_id, places.scope_of(connection, session_id)
+            )
 
     # -- undo -------------------------------------------------------------------------------
     def undo_pass(

@@ -56,6 +56,7 @@ FAILURE_CLASSES = frozenset(
     summary_empty_content_failure summary_overload_failure summary_model_benched aux_model_fallback
     feasibility_skip insufficient_messages no_compressible_window empty_post_handoff_window
     blocked:cooldown blocked:structural_backoff blocked:ineffective blocked:disabled blocked:unknown
+    blocked:spend_limit blocked:failed_rung
     codex_auto_native codex_auto_off codex_no_thread codex_compaction_failed
     summarize_failed exchange_skipped defrag_failed stale_generation watermark_unavailable
     """.split()
@@ -77,6 +78,7 @@ _ABORT_OUTCOMES: Mapping[str, str] = {
     "insufficient_messages": "skipped",
     "no_compressible_window": "skipped",
     "empty_post_handoff_window": "skipped",
+    "blocked:failed_rung": "blocked",
 }
 """Failure class of an aborted attempt to what it is called outside; every other one failed."""
 

@@ -19,18 +19,27 @@ from agent.base.messages import Message, copy_messages
 from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings
 from agent.compaction.admit import admit, copy_inputs, note_unstarted
-from agent.compaction.attempt import AttemptContext, SummaryClient, Tally, reconcile
+from agent.compaction.adopt import adoptable_plan
+from agent.compaction.attempt import (
+    AttemptContext,
+    RungRemembered,
+    SummaryClient,
+    Tally,
+    never_failed,
+    reconcile,
+)
 from agent.compaction.budget import Budget, row_tokens
 from agent.compaction.conserve import conserve
 from agent.compaction.cooldown import (
     STALL_INTERRUPTED_FAILURE_CLASS,
     Admission,
     Ending,
+    FailedRung,
+    Gate,
     Health,
     Outcome,
     fingerprint,
     ledger_class,
-    next_health,
 )
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
@@ -40,8 +49,10 @@ from agent.compaction.pins import choose_pins
 from agent.compaction.plan import Plan, make_plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.run import run_engine
+from agent.compaction.verdict import guards_after
 from agent.compaction.verify import judge_candidate
 from agent.sessions.records import (
+    Guards,
     Lease,
     PassClosing,
     PassKind,
@@ -144,7 +155,7 @@ def run_attempt(
         if "_row_id" not in message and message.get("role") != "system"
     ]
     inputs = copy_inputs(view, pending)
-    admission, refusal = admit(agent, request, inputs)
+    answer, refusal = admit(agent, request, inputs)
     if refusal is not None:
         agent.publish_pass(refusal)
         return Attempted(refusal)
@@ -161,7 +172,7 @@ def run_attempt(
     ended: list[PassRecord] = []
     try:
         attempt = _Attempt(agent, request, fence, lease, view.watermark, pending, inputs, ended)
-        return attempt.run(model_free=admission is Admission.MODEL_FREE)
+        return attempt.run(answer)
     finally:
         agent.fences.remove(fence)
         store.release_lease(lease)
@@ -198,15 +209,20 @@ class _Attempt:
     told_at: float = field(default_factory=time.monotonic)
     refreshed_at: float = field(default_factory=time.monotonic)
 
-    def run(self, *, model_free: bool) -> Attempted:
+    def run(self, answer: Gate) -> Attempted:
         """Adopt what an earlier attempt prepared, or plan anew; then commit and settle."""
-        prepared = self._prepared()
-        if prepared is not None:
-            plan = Plan.from_dict(prepared.plan)
-            self.pass_id = prepared.id
-            self.agent.store.adopt_pass(prepared.id, self.lease, self.request.trigger)
-            return self._settled(lambda: plan)
         store = self.agent.store
+        prepared = store.prepared_pass(self.agent.session_id)
+        if prepared is not None:
+            if self.request.background:
+                return Attempted(prepared)
+            plan = adoptable_plan(self.agent, self.request, prepared, self.inputs)
+            if plan is not None:
+                self.pass_id = prepared.id
+                store.adopt_pass(prepared.id, self.lease, self.request.trigger)
+                return self._settled(lambda: plan)
+            store.close_pass(PassClosing(prepared.id, PassStatus.SUPERSEDED, "attempt_superseded"))
+            self.ended.append(store.pass_record(prepared.id))
         if self.request.adopt_only:
             return Attempted(store.passes(self.agent.session_id)[-1])
         client = self.agent.summary_client()
@@ -224,24 +240,10 @@ class _Attempt:
                 route=client.route,
             )
         )
-        return self._settled(lambda: self._plan(client, model_free=model_free))
-
-    def _prepared(self) -> PassRecord | None:
-        """Return the prepared pass to commit; one that cannot be adopted is closed."""
-        store = self.agent.store
-        record = store.prepared_pass(self.agent.session_id)
-        if record is None:
-            return None
-        plan = Plan.from_dict(record.plan)
-        wanted = (self.request.force or not plan.preview) and not self.request.preview
-        if wanted and not self.pending and plan.still_holds(self.inputs):
-            return record
-        store.close_pass(PassClosing(record.id, PassStatus.SUPERSEDED, "attempt_superseded"))
-        self.ended.append(store.pass_record(record.id))
-        return None
+        return self._settled(lambda: self._plan(client, answer))
 
     # -- plan, summarise, verify ---------------------------------------------------------------
-    def _plan(self, client: SummaryClient, *, model_free: bool) -> Plan:
+    def _plan(self, client: SummaryClient, answer: Gate) -> Plan:
         """Ask the engine for a candidate and return what it changes, verified and kept.
 
         Raises: Refused when it changes nothing or may not be committed; what the engine raises.
@@ -251,12 +253,17 @@ class _Attempt:
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
         material = read_material(agent.store, agent.session_id)
+        health = Health.from_dict(agent.store.health(agent.session_id))
         context = AttemptContext(
             pass_id=self.pass_id,
             fence=self.fence,
             budget=budget,
             client=client,
-            model_free=model_free,
+            model_free=answer.admission is Admission.MODEL_FREE,
+            stand_in=answer.failure_class,
+            failed_before=never_failed
+            if request.force
+            else lambda rung: health.failed_before(rung, agent.clock.now()),
             on_progress=self._heard,
             tally=self.tally,
             standing_seqs=material.standing_seqs,
@@ -333,18 +340,15 @@ class _Attempt:
     def _commit(self, plan: Plan) -> View | None:
         """Publish the plan, or leave it prepared for a preview."""
         agent = self.agent
-        if self.request.preview:
+        if self.request.prepares:
             return None
-        health = Health.from_dict(agent.store.health(agent.session_id))
-        _health, guards = next_health(
-            health, self._outcome(Ending.COMMITTED, failure_class=plan.failure_class)
-        )
+        waited = {"waited": self.request.waited_ms} if self.request.waited_ms else {}
         commit = plan.commit(
             self.pass_id,
             self.lease,
             pending=self.pending,
-            guards=guards,
-            durations={"summary": plan.summary_ms, "total": self._elapsed_ms()},
+            guards=self._guards(Ending.COMMITTED, plan.failure_class, self.tally.rung),
+            durations={"summary": plan.summary_ms, **waited, "total": self._elapsed_ms()},
         )
         published = False
         try:
@@ -361,34 +365,31 @@ class _Attempt:
             commit_fence=self.fence, started_at=self.started_at, idle_timeout_seconds=self._idle_s()
         )
         status, failure_class, ending = classify(error, stalled=stalled)
-        _health, guards = next_health(
-            Health.from_dict(self.agent.store.health(self.agent.session_id)),
-            self._outcome(ending, failure_class=failure_class),
-        )
+        rung = error.rung if isinstance(error, RungRemembered) else self.tally.rung
         self.agent.store.close_pass(
             PassClosing(
                 pass_id=self.pass_id,
                 status=status,
                 failure_class=ledger_class(failure_class),
                 detail=str(error),
-                guards=guards,
+                guards=self._guards(ending, failure_class, rung),
                 cost=self.tally.cost if self.tally.calls else None,
                 durations={"total": self._elapsed_ms()},
             )
         )
 
-    def _outcome(self, ending: Ending, *, failure_class: str) -> Outcome:
-        agent = self.agent
-        return Outcome(
+    def _guards(self, ending: Ending, failure_class: str, rung: FailedRung | None) -> Guards:
+        agent, tokens = self.agent, sum(map(row_tokens, self.inputs))
+        outcome = Outcome(
             ending=ending,
             at=agent.clock.now(),
             failure_class=failure_class,
-            fingerprint=fingerprint(
-                len(self.inputs), sum(map(row_tokens, self.inputs)), agent.provider.model
-            ),
+            fingerprint=fingerprint(len(self.inputs), tokens, agent.provider.model),
             idle_s=self._idle_s(),
             manual=self.request.force,
+            rung=rung,
         )
+        return guards_after(agent, outcome)
 
     def _idle_s(self) -> float:
         idle_s, _total_s = resolve_context_compression_timeouts(self.agent.settings.compression)

@@ -47,6 +47,10 @@ class CompressionSettings:
     """Share of U that a pass brings the request down to."""
     max_attempts: int = 3
     """Passes in one turn after the provider reported an overflow."""
+    background: bool = True
+    """Prepare passes while the conversation goes on; the embedded model: `local.background`."""
+    spend_limit_per_hour: float = 0.0
+    """Dollars of summaries in any hour of one conversation, by known prices; 0 sets no limit."""
     context_timeout_seconds: float = 120.0
     """Silence after which a stopped pass counts as stalled; 0 disables that judgement."""
     context_total_ceiling_seconds: float = 600.0
@@ -103,6 +107,8 @@ class LocalSettings:
     """Window of the embedded model in tokens."""
     threads: int = 1
     """Threads for the embedded model."""
+    background: bool = False
+    """Prepare passes with it in the background too; it has one slot, so answers then wait."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ class Replay:
     def supports_tools(self) -> bool:
         return self._real.supports_tools
 
+    @property
+    def one_slot(self) -> bool:
+        return self._real.one_slot
+
     def complete(self, request: ModelRequest, *, limits: Limits, watch: CallWatch) -> ModelReply:
         """Answer from the script or from the model; only turns begin with a system message."""
         script = self._script

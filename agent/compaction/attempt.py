@@ -15,6 +15,7 @@ from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget
+from agent.compaction.cooldown import BLOCKED_BY_COOLDOWN, BLOCKED_BY_MEMORY, FailedRung
 from agent.compaction.fence import CompressionCommitFence
 from agent.providers.protocol import TokenUsage
 from agent.sessions.records import PassKind
@@ -70,21 +71,45 @@ def ignore_progress(_tokens_out: int) -> None:
     """The progress listener of attempts that nobody watches."""
 
 
+def never_failed(_rung: FailedRung) -> FailedRung | None:
+    """The memory of attempts that have none."""
+    return None
+
+
+class RungRemembered(HermesError):
+    """The summary that is due failed before, and nothing has changed since."""
+
+    failure_class = BLOCKED_BY_MEMORY
+
+    def __init__(self, rung: FailedRung) -> None:
+        super().__init__(
+            f"a summary of rows {rung.first_seq}-{rung.last_seq} by {rung.model!r} failed before "
+            f"({rung.failure_class}, pass {rung.pass_id[:8]}); /compress asks for it at once"
+        )
+        self.rung = rung
+
+
 @dataclass
 class Tally:
-    """What the calls of one attempt have used so far; `cost` is None once a price was unknown."""
+    """What the calls of one attempt have used so far; `cost` is None once a price was unknown.
+
+    `rung` is the summary that was asked for, None before any was.
+    """
 
     calls: int = 0
     chunks: int = 0
     tokens_out: int = 0
     cost: float | None = 0.0
+    rung: FailedRung | None = None
 
 
 @dataclass(frozen=True)
 class AttemptContext:
     """What an engine may use in one attempt.
 
-    `client` is None when no summary model is reachable by settings; `model_free` forbids its use.
+    `client` is None when no summary model is reachable by settings; `model_free` forbids its use,
+    and `stand_in` is the failure class of a digest that is written therefore. `failed_before` tells
+    whether a summary failed and is not to be asked for again yet.
     `standing_seqs` are user rows that lay something down: of kept user text they leave last.
     `on_progress` hears the estimated tokens of summary text that have arrived so far; `tally`
     counts what the model calls have used, so that a failed attempt is accounted for too.
@@ -98,6 +123,8 @@ class AttemptContext:
     on_progress: Callable[[int], None] = ignore_progress
     tally: Tally = field(default_factory=Tally)
     standing_seqs: Set[int] = frozenset()
+    stand_in: str = BLOCKED_BY_COOLDOWN
+    failed_before: Callable[[FailedRung], FailedRung | None] = never_failed
 
 
 class Candidate(list[Message]):

@@ -13,6 +13,8 @@ TRIGGER_SHARE_LARGE = 0.50
 LARGE_WINDOW_TOKENS = 512_000
 TRIGGER_MAX_TOKENS = 256_000
 TRIGGER_REACH = 0.85
+PREPARE_SHARE = 0.80
+"""Part of the trigger from which on a pass is prepared in the background."""
 TARGET_SHARE = 0.50
 TAIL_SHARE = 0.20
 TAIL_MAX_TOKENS = 25_000

@@ -24,9 +24,15 @@ from agent.base.redact import redact
 from agent.base.settings import CompressionSettings
 from agent.base.tokens import MESSAGE_TOKENS, estimate_message
 from agent.compaction.anchors import strip_anchors
-from agent.compaction.attempt import AttemptContext, Candidate, reconcile
+from agent.compaction.attempt import AttemptContext, Candidate, RungRemembered, reconcile
 from agent.compaction.budget import Budget, budget_for, shown_tokens, total_tokens
-from agent.compaction.cooldown import BLOCKED_BY_COOLDOWN, Admission, gate, ledger_class
+from agent.compaction.cooldown import (
+    BLOCKED_BY_MEMORY,
+    Admission,
+    FailedRung,
+    gate,
+    ledger_class,
+)
 from agent.compaction.cut import Cut, is_summary, plan_cut
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.mask import mask_rows
@@ -152,12 +158,18 @@ class ContextCompressor:
         budget = attempt.budget
         masked = mask_rows(inputs, budget)
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
-        before, after = shown_tokens(inputs, budget), shown_tokens(masked, budget)
-        enough = changed and after <= budget.target_tokens < before
+        enough = changed and _reaches_target(inputs, masked, budget)
         cut = None if enough else plan_cut(masked, budget, attempt.standing_seqs)
         if cut is None or not cut.covered:
             return Candidate(masked, kind=PassKind.MASK, strategy=("mask",) if changed else ())
         return self._replace(inputs, masked, cut, attempt, focus_topic or "")
+
+    def needs_model(self, messages: list[Message], budget: Budget) -> bool:
+        """Return whether a pass over `messages` would ask for a summary."""
+        masked = mask_rows(messages, budget)
+        return not _reaches_target(messages, masked, budget) and bool(
+            plan_cut(masked, budget).covered
+        )
 
     def _by_hand(self, attempt: AttemptContext) -> AttemptContext:
         """Return the attempt with the tail that was set by hand, if one was."""
@@ -182,8 +194,13 @@ class ContextCompressor:
         covered = [inputs[index] for index in cut.covered]
         earlier = [strip_anchors(row) for row in covered if is_summary(row)]
         rows = [row for row in covered if not is_summary(row)]
-        summary_ms, stand_in = 0, BLOCKED_BY_COOLDOWN
-        if not attempt.model_free:
+        summary_ms, stand_in = 0, attempt.stand_in
+        failed = None if attempt.model_free else self._failed_before(covered, attempt)
+        if failed is not None and attempt.budget.fits(shown_tokens(inputs, attempt.budget)):
+            raise RungRemembered(failed)
+        if failed is not None:
+            stand_in = BLOCKED_BY_MEMORY
+        elif not attempt.model_free:
             previous = "\n\n".join(text_of(row.get("content")) for row in earlier)
             job = SummaryJob(rows, previous, focus, attempt.budget.summary_tokens)
             started = time.monotonic()
@@ -210,9 +227,25 @@ class ContextCompressor:
         if judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget):
             candidate = Candidate(inputs, kind=PassKind.MECHANICAL)
         candidate.failure_class = stand_in
-        if not attempt.model_free:
+        if not attempt.model_free and failed is None:
             candidate.strategy = (*candidate.strategy[:-1], "summary", *candidate.strategy[-1:])
         return _credit(candidate, attempt, summary_ms)
+
+    def _failed_before(self, covered: list[Message], attempt: AttemptContext) -> FailedRung | None:
+        """Return the failure of the same summary that forbids it; without one, note it as tried."""
+        client = attempt.client
+        rung = FailedRung(
+            first_seq=covered[0].get("_seq", 0),
+            last_seq=covered[-1].get("_seq", 0),
+            rows=len(covered),
+            model=client.model if client else "",
+            route=client.route if client else "",
+            pass_id=attempt.pass_id,
+        )
+        failed = attempt.failed_before(rung)
+        if failed is None:
+            attempt.tally.rung = rung
+        return failed
 
     def _generate_summary(self, job: SummaryJob, attempt: AttemptContext) -> str:
         """Return the text of a summary. Raises: ProviderError, SummaryFailure, CallCancelled."""
@@ -221,6 +254,11 @@ class ContextCompressor:
                 "no summary model can be reached: set auxiliary.compression.model and base_url"
             )
         return write_summary(job, attempt.client, attempt)
+
+
+def _reaches_target(inputs: list[Message], masked: list[Message], budget: Budget) -> bool:
+    """Return whether masking brought the view from above the target to it."""
+    return shown_tokens(masked, budget) <= budget.target_tokens < shown_tokens(inputs, budget)
 
 
 def _candidate(masked: list[Message], cut: Cut, text: str, kind: PassKind) -> Candidate:

@@ -18,10 +18,13 @@ STALL_INTERRUPTED_FAILURE_CLASS = "stall_interrupted"
 INEFFECTIVE = "ineffective"
 BLOCKED_BY_COOLDOWN = "blocked:cooldown"
 BLOCKED_AS_INEFFECTIVE = "blocked:ineffective"
+BLOCKED_BY_SPEND = "blocked:spend_limit"
+BLOCKED_BY_MEMORY = "blocked:failed_rung"
 
 LADDER_S = (60.0, 300.0, 900.0)
 INEFFECTIVE_S = 300.0
 STRIKES_TO_BRAKE = 2
+MOST_FAILED_RUNGS = 8
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,45 @@ def ledger_class(failure_class: str) -> str:
 
 
 @dataclass(frozen=True)
+class FailedRung:
+    """A summary that could not be had or used, of which rows and from whom.
+
+    It is not asked for again before `until` unless one of the other fields differs; `pass_id` and
+    `failure_class` only tell. `rows` counts the rows from `first_seq` to `last_seq` that it was to
+    cover. Units: `until` is Unix epoch seconds.
+    """
+
+    first_seq: int
+    last_seq: int
+    rows: int
+    model: str
+    route: str
+    pass_id: str = ""
+    failure_class: str = ""
+    until: float = 0.0
+
+    def same_as(self, other: FailedRung) -> bool:
+        """Return whether the other asks the same model for a summary of the same rows."""
+        mine = (self.first_seq, self.last_seq, self.rows, self.model, self.route)
+        return mine == (other.first_seq, other.last_seq, other.rows, other.model, other.route)
+
+
+@dataclass(frozen=True)
 class Health:
     """What a conversation remembers of its passes.
 
     `timeouts` and `truncations` count failures in a row; `strikes` passes that did not help;
     `awaiting_verdict` says that a pass was committed and no real prompt count came since.
+    `floor_tokens` is that first count when it was still near the trigger, else 0; `failed_rungs`
+    are the newest summaries that failed, oldest first.
     """
 
     timeouts: int = 0
     truncations: int = 0
     strikes: int = 0
     awaiting_verdict: bool = False
+    floor_tokens: int = 0
+    failed_rungs: tuple[FailedRung, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; empty for a record in which nothing stands."""
@@ -95,7 +126,16 @@ class Health:
     def from_dict(cls, data: Mapping[str, Any] | None) -> Health:
         """Return the record of `to_dict`; keys that are missing or unknown do not matter."""
         known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in (data or {}).items() if key in known})
+        given = {key: value for key, value in (data or {}).items() if key in known}
+        failed = tuple(FailedRung(**each) for each in given.pop("failed_rungs", ()))
+        return cls(**given, failed_rungs=failed)
+
+    def failed_before(self, wanted: FailedRung, now: float) -> FailedRung | None:
+        """Return the failure because of which a summary is not asked for again yet."""
+        for rung in self.failed_rungs:
+            if rung.until > now and rung.same_as(wanted):
+                return rung
+        return None
 
 
 class Ending(StrEnum):
@@ -114,6 +154,8 @@ class Ending(StrEnum):
     INEFFECTIVE = "ineffective"
     """The first real prompt count after a commit is at or above the trigger."""
     MODEL_SWITCHED = "model_switched"
+    REMEMBERED = "remembered"
+    """The only rung that would have helped failed before and nothing has changed since."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +164,8 @@ class Outcome:
 
     `failure_class` is an error's own word; on a commit it names why the mechanical digest stood
     in. `fingerprint` comes from `fingerprint()`. `idle_s` is the limit that judges a stall.
+    `rung` is the summary that was asked for, if one was; with REMEMBERED the one that failed.
+    `floor_tokens` goes into the health record.
     Units: `at` is Unix epoch seconds.
     """
 
@@ -131,6 +175,8 @@ class Outcome:
     fingerprint: str = ""
     idle_s: float = 0.0
     manual: bool = False
+    rung: FailedRung | None = None
+    floor_tokens: int = 0
 
 
 def fingerprint(messages: int, tokens: int | None, model: str) -> str:
@@ -143,30 +189,58 @@ def next_health(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
 
     Guards without a health record leave the stored one.
     """
-    return _RULES[outcome.ending](health, outcome)
+    return _RULES[outcome.ending](_with_rung(health, outcome), outcome)
+
+
+def _with_rung(health: Health, outcome: Outcome) -> Health:
+    """Return the record with the summary that failed; lapsed ones and the oldest leave."""
+    rung, failed = outcome.rung, outcome.ending in (Ending.FAILED, Ending.NO_PROGRESS)
+    stood_in = outcome.ending is Ending.COMMITTED and outcome.failure_class
+    if rung is None or not (failed or stood_in):
+        return health
+    until = outcome.at + _step(health, outcome)[1]
+    newest = dataclasses.replace(
+        rung, failure_class=ledger_class(outcome.failure_class), until=until
+    )
+    others = [e for e in health.failed_rungs if e.until > outcome.at and not e.same_as(rung)]
+    kept = (*others, newest)[-MOST_FAILED_RUNGS:]
+    return dataclasses.replace(health, failed_rungs=kept)
 
 
 def _committed(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
-    counters = {} if outcome.failure_class else {"timeouts": 0, "truncations": 0}
+    counters: dict[str, Any] = {} if outcome.failure_class else {"timeouts": 0, "truncations": 0}
     after = dataclasses.replace(health, awaiting_verdict=True, **counters)
     return after, Guards(clear_cooldown=True, health=after.to_dict())
 
 
 def _failed(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
+    counted, seconds = _step(health, outcome)
+    health = dataclasses.replace(health, **counted)
+    return health, _brake(health, outcome, ledger_class(outcome.failure_class), seconds)
+
+
+def _step(health: Health, outcome: Outcome) -> tuple[dict[str, Any], float]:
+    """Return (counter of the class, raised by one; seconds of the step that it has reached)."""
     backoff = BACKOFFS.get(outcome.failure_class, OTHER)
-    step = 0
+    step, counted = 0, dict[str, Any]()
     if backoff.counter:
         step = min(getattr(health, backoff.counter), len(backoff.steps_s) - 1)
-        health = dataclasses.replace(health, **{backoff.counter: step + 1})
+        counted = {backoff.counter: step + 1}
     seconds = backoff.steps_s[step]
-    if backoff.outlasts_idle:
-        seconds = max(seconds, outcome.idle_s)
-    return health, _brake(health, outcome, ledger_class(outcome.failure_class), seconds)
+    return counted, max(seconds, outcome.idle_s) if backoff.outlasts_idle else seconds
+
+
+def _remembered(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
+    """Brake until the failure is old enough for a probe."""
+    if outcome.rung is None:
+        return health, Guards()
+    seconds = max(0.0, outcome.rung.until - outcome.at)
+    return health, _brake(health, outcome, outcome.rung.failure_class, seconds)
 
 
 def _no_progress(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
     if outcome.manual:
-        return health, Guards()
+        return health, Guards(health=health.to_dict()) if outcome.rung else Guards()
     return _strike(health, outcome)
 
 
@@ -176,10 +250,12 @@ def _ineffective(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
     return _strike(dataclasses.replace(health, awaiting_verdict=False), outcome)
 
 
-def _effective(health: Health, _outcome: Outcome) -> tuple[Health, Guards]:
+def _effective(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
     if not health.awaiting_verdict:
         return health, Guards()
-    after = dataclasses.replace(health, awaiting_verdict=False, strikes=0)
+    after = dataclasses.replace(
+        health, awaiting_verdict=False, strikes=0, floor_tokens=outcome.floor_tokens
+    )
     return after, Guards(health=after.to_dict())
 
 
@@ -219,6 +295,7 @@ _RULES: Mapping[Ending, Callable[[Health, Outcome], tuple[Health, Guards]]] = {
     Ending.EFFECTIVE: _effective,
     Ending.INEFFECTIVE: _ineffective,
     Ending.MODEL_SWITCHED: _model_switched,
+    Ending.REMEMBERED: _remembered,
 }
 
 
@@ -244,17 +321,25 @@ class Gate:
 
 
 def gate(
-    cooldown: Mapping[str, Any] | None, now: float, *, forced: bool = False, fits: bool = True
+    cooldown: Mapping[str, Any] | None,
+    now: float,
+    *,
+    forced: bool = False,
+    fits: bool = True,
+    overspent: bool = False,
 ) -> Gate:
     """Return whether an attempt may start while `cooldown` (the store's record) may be running.
 
     `forced` is a person's own request, which no brake stops; `fits` says whether the next request
-    can be sent as it is: when not, the model-free rungs are let in.
+    can be sent as it is: when not, the model-free rungs are let in. `overspent` says that the spend
+    limit is reached, which stops everybody.
     Units: `now` is Unix epoch seconds; a deadline equal to it counts as passed.
     """
     remaining = float(cooldown["cooldown_until"]) - now if cooldown else 0.0
+    refusal = Admission.BLOCKED if fits else Admission.MODEL_FREE
+    if overspent:
+        return Gate(refusal, BLOCKED_BY_SPEND)
     if cooldown is None or forced or remaining <= 0:
         return Gate(Admission.ALLOWED)
     ineffective = cooldown.get("failure_class") == INEFFECTIVE
-    word = BLOCKED_AS_INEFFECTIVE if ineffective else BLOCKED_BY_COOLDOWN
-    return Gate(Admission.BLOCKED if fits else Admission.MODEL_FREE, word, remaining)
+    return Gate(refusal, BLOCKED_AS_INEFFECTIVE if ineffective else BLOCKED_BY_COOLDOWN, remaining)

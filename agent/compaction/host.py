@@ -49,8 +49,9 @@ class AttemptRequest:
     """What is asked of one attempt.
 
     `force` skips the gate but for the OFF switch; `current_tokens` is what the caller believes the
-    request to take and is only passed on to the engine; `preview` leaves the pass prepared;
-    `adopt_only` commits a prepared pass or nothing.
+    request to take and is only passed on to the engine; `preview` leaves the pass prepared until a
+    person decides, `background` until a later attempt commits it; `adopt_only` commits a prepared
+    pass or nothing. Units: `waited_ms` is how long a turn had to wait for a background pass.
     """
 
     trigger: str
@@ -59,7 +60,14 @@ class AttemptRequest:
     current_tokens: int | None = None
     fence: CompressionCommitFence | None = None
     preview: bool = False
+    background: bool = False
     adopt_only: bool = False
+    waited_ms: int = 0
+
+    @property
+    def prepares(self) -> bool:
+        """Whether the attempt ends with a prepared pass."""
+        return self.preview or self.background
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from agent.base.errors import (
     ProviderError,
     SummaryFailure,
 )
-from agent.compaction.attempt import CandidateRefused
+from agent.compaction.attempt import CandidateRefused, RungRemembered
 from agent.compaction.cooldown import STALL_INTERRUPTED_FAILURE_CLASS, Ending
 from agent.sessions.records import PassStatus
 
@@ -30,6 +30,7 @@ SETTLED = (
     *STOPS,
     Refused,
     CandidateRefused,
+    RungRemembered,
     PassSuperseded,
     LeaseLost,
     ProviderError,
@@ -52,6 +53,8 @@ def classify(error: BaseException, *, stalled: bool) -> tuple[PassStatus, str, E
         return PassStatus.ABORTED, error.reason, Ending.NO_PROGRESS
     if isinstance(error, CandidateRefused):
         return PassStatus.ABORTED, error.failure_class, Ending.NO_PROGRESS
+    if isinstance(error, RungRemembered):
+        return PassStatus.ABORTED, error.failure_class, Ending.REMEMBERED
     if isinstance(error, PassSuperseded):
         return PassStatus.SUPERSEDED, error.failure_class, Ending.SUPERSEDED
     if isinstance(error, LeaseLost):

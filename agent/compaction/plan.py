@@ -9,7 +9,7 @@ from typing import Any
 from agent.base.messages import Message, wire_message
 from agent.base.record import dataclass
 from agent.base.seqs import seq_ranges
-from agent.compaction.attempt import Candidate, Changes
+from agent.compaction.attempt import Candidate, Changes, Mask
 from agent.compaction.budget import row_tokens, total_tokens
 from agent.sessions.records import (
     Guards,
@@ -75,6 +75,18 @@ class Plan:
         return not self.cover_pending and all(
             row_id in masks and masks[row_id] == self.seen_masks.get(row_id)
             for row_id in (*self.cover, *masked)
+        )
+
+    def changes(self, messages: Sequence[Message]) -> Changes:
+        """Return what it changes of a view for which it still holds."""
+        refs = {message["_row_id"]: ref for ref, message in enumerate(messages)}
+        covered = {refs[row_id] for row_id in self.cover}
+        return Changes(
+            kind=self.kind,
+            kept=tuple(ref for ref in range(len(messages)) if ref not in covered),
+            covered=tuple(sorted(covered)),
+            masked=tuple(Mask(refs[place.row_id], place.stub, place.tokens) for place in self.mask),
+            new_row=self.new_row,
         )
 
     def commit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.compaction.budget import PREPARE_SHARE
 from agent.compaction.cooldown import Ending, Health, Outcome, fingerprint, next_health
 from agent.compaction.host import CompressionHost
 from agent.sessions.records import Guards, PassClosing, PassRecord, PassStatus
@@ -17,9 +18,17 @@ def judge_last_pass(agent: CompressionHost, prompt_tokens: int, trigger_tokens: 
         ending=ending,
         at=agent.clock.now(),
         fingerprint=fingerprint(0, prompt_tokens, agent.provider.model),
+        floor_tokens=prompt_tokens if prompt_tokens >= PREPARE_SHARE * trigger_tokens else 0,
     )
     _health, guards = next_health(health, outcome)
     agent.store.settle(agent.session_id, guards)
+
+
+def guards_after(agent: CompressionHost, outcome: Outcome) -> Guards:
+    """Return what an outcome writes about the future of the agent's conversation."""
+    health = Health.from_dict(agent.store.health(agent.session_id))
+    _health, guards = next_health(health, outcome)
+    return guards
 
 
 def model_switched(at: float) -> Guards:

@@ -110,6 +110,11 @@ class ChatCompletions:
         """Whether tools may be offered."""
         return self._supports_tools
 
+    @property
+    def one_slot(self) -> bool:
+        """Never: servers take calls side by side."""
+        return False
+
     def complete(self, request: ModelRequest, *, limits: Limits, watch: CallWatch) -> ModelReply:
         """Send one request and return the whole answer; see `Provider.complete`."""
         with Call(limits, watch, self.route) as call:

@@ -72,6 +72,11 @@ class LocalModel:
         """Never: the bundled model's template knows no tools."""
         return False
 
+    @property
+    def one_slot(self) -> bool:
+        """Always."""
+        return True
+
     def complete(self, request: ModelRequest, *, limits: Limits, watch: CallWatch) -> ModelReply:
         """Wait for the one slot, then send the request; see `Provider.complete`."""
         opened = self._open()

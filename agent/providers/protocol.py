@@ -120,6 +120,11 @@ class Provider(Protocol):
         """Whether tools may be offered."""
         ...
 
+    @property
+    def one_slot(self) -> bool:
+        """Whether calls take turns, so that one holds up every other."""
+        ...
+
     def complete(self, request: ModelRequest, *, limits: Limits, watch: CallWatch) -> ModelReply:
         """Send one request and return the whole answer.
 

@@ -75,9 +75,9 @@ def insert_pass(connection: Connection, **columns: Any) -> int:
 
 
 def prepare_pass(connection: Connection, pass_id: str, plan: Mapping[str, Any]) -> None:
-    """Keep the plan of a `planned` pass."""
+    """Keep the plan of a `planned` pass, and what it has cost."""
     text = dump_record(plan, f"the plan of pass {pass_id!r}")
-    _require_change(connection, sql.PREPARE_PASS, (text, pass_id), pass_id)
+    _require_change(connection, sql.PREPARE_PASS, (text, plan.get("cost"), pass_id), pass_id)
 
 
 def adopt_pass(connection: Connection, pass_id: str, lease: Lease, trigger: str) -> None:
@@ -203,6 +203,13 @@ def read_passes(connection: Connection, session_id: str) -> list[PassRecord]:
     conversation_id = conversation_of(connection, session_id)
     rows = connection.execute(sql.PASSES_OF, (conversation_id,))
     return [decode_pass(row) for row in rows]
+
+
+def read_spent(connection: Connection, session_id: str, since: float) -> float:
+    """Return what the conversation's passes cost since an instant; unknown prices count nothing."""
+    conversation_id = conversation_of(connection, session_id)
+    spent: float = connection.execute(sql.SPENT_SINCE, (conversation_id, since)).fetchone()[0]
+    return spent
 
 
 def read_pass(connection: Connection, name: str, conversation_id: int | None = None) -> PassRecord:

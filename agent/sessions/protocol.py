@@ -20,7 +20,9 @@ from agent.sessions.records import (
     Guards,
     Head,
     HistoryRow,
+    Imported,
     Lease,
+    PassChanges,
     PassClosing,
     PassCommit,
     PassOpening,
@@ -32,6 +34,7 @@ from agent.sessions.records import (
     UndoResult,
     View,
 )
+from agent.sessions.transfer import LineSink, LineSource
 
 
 class SessionStore(Protocol):
@@ -102,6 +105,26 @@ class SessionStore(Protocol):
         Model, prompt, folder, source and pins are taken over; title, origin, brake and lease are
         not.
         Raises: UsageError when `new_id` or the title is taken or no row stands up to `up_to_seq`.
+        """
+        ...
+
+    def export_session(self, session_id: str, out: LineSink) -> None:
+        """Write the whole conversation of a session as JSONL that `import_session` reads back.
+
+        Rows accepted meanwhile are not in it. One row is in memory at a time.
+        """
+        ...
+
+    def import_session(self, source: LineSource, *, title: str | None = None) -> Imported:
+        """Take in an exported conversation, whole, in one transaction.
+
+        Seqs, times, view, masks, covered and hidden rows, ledger, pins and extracts are those of
+        the original; a name that is taken here (session, pass, title) is given anew, an open pass
+        is closed, and brake, health and lease are not taken over. One ledger row of kind `import`
+        comes last. A file that is cut off, unreadable or cannot be true from some line on is
+        taken up to there, as a fork up to that row would be.
+        Raises: UsageError: it is no export, of another version, breaks before its first row, or
+        the title is taken; then nothing is stored.
         """
         ...
 
@@ -263,7 +286,7 @@ class SessionStore(Protocol):
         ...
 
     def prepare_pass(self, pass_id: str, plan: Mapping[str, Any]) -> None:
-        """Keep plan and text (`prepared`): what was paid for survives a crash."""
+        """Keep plan, text and `cost` (`prepared`): what was paid for survives a crash."""
         ...
 
     def prepared_pass(self, session_id: str) -> PassRecord | None:
@@ -303,6 +326,11 @@ class SessionStore(Protocol):
         """Return the ledger of a session's conversation, oldest first."""
         ...
 
+    def spent_since(self, session_id: str, since: float) -> float:
+        """Return the dollars that attempts of the conversation have cost which ended, or were
+        prepared, at or after an instant. Rows without a known cost count nothing."""
+        ...
+
     def pass_record(self, pass_id: str, *, session_id: str | None = None) -> PassRecord:
         """Return one ledger row by id or unique prefix: that of the session's conversation, or of
         the oldest that has it, since forks inherit passes. Raises: UnknownPass."""
@@ -313,6 +341,11 @@ class SessionStore(Protocol):
     ) -> tuple[list[Message], list[Message]]:
         """Return (rows it covers, whole, oldest first; rows it made), looked up like
         `pass_record`; it covers nothing once it was undone."""
+        ...
+
+    def pass_changes(self, pass_id: str, *, session_id: str | None = None) -> PassChanges:
+        """Return what a pass took out of the view and what it put there, looked up like
+        `pass_record`. Of a pass that was undone only the rows are left that it had made."""
         ...
 
     # -- undo -------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ NEW_PLACE: Final = (
 NEW_BLOB: Final = (
     "INSERT INTO blobs (sha256, bytes, size) VALUES (?, ?, ?) ON CONFLICT (sha256) DO NOTHING"
 )
-BLOB: Final = "SELECT bytes FROM blobs WHERE sha256 = ?"
+BLOB: Final = "SELECT bytes, size FROM blobs WHERE sha256 = ?"
 ROW_COLUMNS: Final = """m.id, m.kind, m.role, m.content, m.extra, m.tool_calls, m.tool_call_id,
     m.tool_name, m.reasoning, m.model, m.finish_reason, m.usage, m.created_at, m.blob,
     p.seq, m.tokens"""
@@ -190,16 +190,18 @@ ORDER BY id"""
 REVIVE_PINS: Final = """
 UPDATE pins SET retired_at = NULL, retired_by = NULL, retired_seq = NULL
 WHERE conversation_id = ? AND retired_seq > ?"""
-COUNT_FORK: Final = """
+RECOUNT: Final = """
 UPDATE conversations SET
-    watermark = (SELECT max(seq) FROM places WHERE conversation_id = conversations.id),
+    watermark = (SELECT coalesce(max(seq), 0) FROM places
+        WHERE conversation_id = conversations.id),
     accepted_count = (SELECT count(*) FROM places
         WHERE conversation_id = conversations.id AND made_by IS NULL),
     live_count = (SELECT count(*) FROM live_places WHERE conversation_id = conversations.id),
     live_tokens = (SELECT coalesce(sum(tokens), 0) FROM live_places
         WHERE conversation_id = conversations.id),
     pass_count = (SELECT count(*) FROM compaction_passes
-        WHERE conversation_id = conversations.id AND kind <> 'rewind')
+        WHERE conversation_id = conversations.id AND status = 'committed'
+            AND kind NOT IN ('undo', 'rewind', 'import'))
 WHERE id = ?"""
 
 # -- guards ---------------------------------------------------------------------------------
@@ -265,17 +267,21 @@ SUPERSEDE_OPEN: Final = """
 UPDATE compaction_passes SET status = 'superseded', failure_class = 'attempt_superseded',
     finished_at = ?
 WHERE conversation_id = ? AND status IN ('planned', 'prepared')"""
+SPENT_SINCE: Final = """
+SELECT coalesce(sum(cost), 0.0) FROM compaction_passes
+WHERE conversation_id = ? AND coalesce(finished_at, created_at) >= ?"""
 MARK_UNDONE: Final = "UPDATE compaction_passes SET status = 'undone' WHERE ordinal = ?"
 PASS_STATE: Final = """
 SELECT ordinal, conversation_id, status, lease_token FROM compaction_passes
 WHERE id = ? AND coalesce(?, conversation_id) = conversation_id ORDER BY ordinal"""
 PREPARE_PASS: Final = """
-UPDATE compaction_passes SET status = 'prepared', plan = ? WHERE id = ? AND status = 'planned'"""
+UPDATE compaction_passes SET status = 'prepared', plan = ?, cost = ?
+WHERE id = ? AND status = 'planned'"""
 ADOPT_PASS: Final = """
 UPDATE compaction_passes SET lease_token = ?, trigger = ? WHERE id = ? AND status = 'prepared'"""
 CLOSE_PASS: Final = """
-UPDATE compaction_passes SET status = ?, failure_class = ?, detail = ?, cost = ?, durations = ?,
-    finished_at = ?
+UPDATE compaction_passes SET status = ?, failure_class = ?, detail = ?, cost = coalesce(?, cost),
+    durations = ?, finished_at = ?
 WHERE id = ? AND status IN ('planned', 'prepared')"""
 COMMIT_PASS: Final = """
 UPDATE compaction_passes SET status = 'committed', kind = ?, strategy = ?, failure_class = ?,

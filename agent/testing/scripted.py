@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from agent.base.errors import CallCancelled
 from agent.base.messages import Message, wire_message
+from agent.base.record import dataclass
 from agent.providers.protocol import CallWatch, Delta, Limits, ModelReply, ModelRequest, TokenUsage
 from agent.testing.stub_strict import check_messages, count_text, count_tokens
 
@@ -48,6 +48,7 @@ class ScriptedProvider:
     """
 
     supports_tools = True
+    one_slot = False
 
     def __init__(
         self,

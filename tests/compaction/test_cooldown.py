@@ -89,6 +89,7 @@ EXPECTED = {
     (LADDERED, Ending.EFFECTIVE): unchanged(LADDERED),
     **{(health, Ending.CANCELLED): unchanged(health) for health in HEALTHS},
     **{(health, Ending.SUPERSEDED): unchanged(health) for health in HEALTHS},
+    **{(health, Ending.REMEMBERED): unchanged(health) for health in HEALTHS},
     **{(health, Ending.MODEL_SWITCHED): FORGOTTEN for health in HEALTHS},
 }
 
