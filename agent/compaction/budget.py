@@ -26,6 +26,9 @@ SUMMARY_MIN_TOKENS = 400
 SUMMARY_MAX_TOKENS = 10_000
 ROUND_SHARE = 0.25
 MESSAGE_SHARE = 0.25
+FRAME_TOKENS = 170
+"""What a request says around a summary: that it is reference, and how to read on."""
+_FRAMED = frozenset({"summary", "mechanical"})
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,10 @@ def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
     """Return what the messages take in a request, where long ones are shown as excerpts.
 
     A user message counts at most `message_tokens`, the results of one tool round together at most
-    `round_tokens`.
+    `round_tokens`, and the frame that a summary is shown in `FRAME_TOKENS`.
     """
-    total = tool_round = 0
+    framed = any(message.get("_kind") in _FRAMED for message in messages)
+    total, tool_round = FRAME_TOKENS if framed else 0, 0
     for message, tokens in zip(messages, shown_sizes(messages, budget), strict=True):
         if message.get("role") == "tool":
             tool_round += tokens

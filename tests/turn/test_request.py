@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agent.base.messages import Message, text_of, wire_message
 from agent.base.tokens import estimate_message
+from agent.compaction.budget import FRAME_TOKENS, budget_for, shown_tokens
 from agent.testing.stub_strict import check_messages
 from agent.turn.framing import DEALT_WITH, RESTATED
 from agent.turn.request import LOST_RESULT, ShapeLimits, shape
@@ -181,3 +182,13 @@ def test_shaping_leaves_the_view_untouched_and_shows_every_real_request(messages
     for row in view:
         if row["role"] == "user" and row.get("_kind") is None:
             assert row["content"].strip() in text
+
+
+def test_a_view_with_a_summary_is_counted_with_the_frame_it_is_shown_in():
+    """What passes go by may be more than what is sent, never less."""
+    budget = budget_for(100_000, 4_096, 0)
+    view = rows(user("make A"), user("notes " * 50, _kind="summary"), answer("done"), user("now B"))
+    sent = shape(view, LIMITS)
+    assert sent.tokens <= shown_tokens(view, budget) <= sent.tokens + 40
+    bare = rows(user("", _kind="summary", _seq=123_456), user("B"))
+    assert shape(bare, LIMITS).tokens - sum(row["_tokens"] for row in bare) <= FRAME_TOKENS
