@@ -29,13 +29,11 @@ SUMMARY_OPENING = "[Summary of the earlier conversation."
 SUMMARY = GOOD_SUMMARY
 
 _WORDS = (
-    "the service returns an error when another worker opens this queue while its first request "
-    "still waits for a lock so we should check order before changing any setting in config and "
-    "keep every test green after moving parser code into one module with clear names because "
-    "nobody wants to read long reports about small changes that were made without any reason"
+    "the river carried a stone past an old mill while seven boats lay at a pier and the wind "
+    "turned over pages of some paper that a clerk had left on a bench beside two loaves of bread "
+    "under an apple tree where grey birds sat and sang about rain in spring or snow in winter"
 ).split()
-
-__all__ = ["SUMMARISER", "SUMMARY", "SUMMARY_OPENING"]
+"""Plain narration: nothing in it asks for anything."""
 
 
 def settings_for(

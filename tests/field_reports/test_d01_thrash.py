@@ -100,7 +100,7 @@ def test_d01_good_summaries_that_cannot_bring_the_request_under_the_trigger_stop
         assert bench.agent.chat(words(tokens, f"question {number}")) == "ok"
     assert len(bench.main_requests) == 6
     assert 1 <= len([row for row in bench.passes if row.kind is not PassKind.MECHANICAL]) <= 2
-    assert len(bench.passes) <= 3
+    assert len(bench.passes) <= 6
     assert len(bench.summary_requests) <= 2
     assert bench.cooldown["failure_class"] == "ineffective"
     assert 1 <= len(bench.notices) <= 2
