@@ -15,6 +15,7 @@ INLINE_BYTES = 64 * 1024
 """The largest tool result, in UTF-8 bytes, that stays inside its row."""
 HEAD_CHARS = 6_000
 TAIL_CHARS = 2_000
+_PIECE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,35 @@ def store_blob(connection: Connection, blob: Blob) -> None:
 
 def read_blob(connection: Connection, sha256: str) -> bytes:
     """Return the plain bytes of a blob. Raises: StoreError: there is none."""
+    import zstandard
+
+    data: bytes = zstandard.ZstdDecompressor().decompress(packed_blob(connection, sha256).data)
+    return data
+
+
+def packed_blob(connection: Connection, sha256: str) -> Blob:
+    """Return a blob as it is kept. Raises: StoreError: there is none."""
     row = connection.execute(sql.BLOB, (sha256,)).fetchone()
     if row is None:
         raise StoreError(f"no blob {sha256!r} in the store; run `hermes doctor`")
+    return Blob(sha256, *row)
+
+
+def is_true(blob: Blob) -> bool:
+    """Return whether the data unpacks to `size` bytes with that hash; none of it is kept."""
     import zstandard
 
-    data: bytes = zstandard.ZstdDecompressor().decompress(row[0])
-    return data
+    digest, size = hashlib.sha256(), 0
+    try:
+        if zstandard.frame_content_size(blob.data) != blob.size:
+            return False
+        with zstandard.ZstdDecompressor().stream_reader(blob.data) as reader:
+            while size <= blob.size and (piece := reader.read(_PIECE_BYTES)):
+                digest.update(piece)
+                size += len(piece)
+    except zstandard.ZstdError:
+        return False
+    return size == blob.size and digest.hexdigest() == blob.sha256
 
 
 def whole(connection: Connection, message: Message) -> Message:

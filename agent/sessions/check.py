@@ -13,7 +13,7 @@ SELECT c.id, c.live_count, c.live_tokens, c.accepted_count, c.pass_count, c.gene
     coalesce(sum(p.live), 0), coalesce(sum(p.live * p.tokens), 0), coalesce(sum(p.accepted), 0),
     (SELECT count(*) FROM compaction_passes a
         WHERE a.conversation_id = c.id AND a.status = 'committed'
-            AND a.kind NOT IN ('undo', 'rewind')),
+            AND a.kind NOT IN ('undo', 'rewind', 'import')),
     (SELECT count(*) FROM compaction_passes a
         WHERE a.conversation_id = c.id AND a.status IN ('committed', 'undone')),
     coalesce(max(p.seq), 0)

@@ -30,7 +30,7 @@ SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m
 CROSS JOIN sessions s ON s.id = m.session_id
 CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
 WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
-_ADD = "INSERT OR IGNORE INTO extracts (row_id, start, kind, subject, value) VALUES (?, ?, ?, ?, ?)"
+ADD = "INSERT OR IGNORE INTO extracts (row_id, start, kind, subject, value) VALUES (?, ?, ?, ?, ?)"
 _OF_CONVERSATION = """
 SELECT p.row_id, p.seq, m.role, e.kind, e.subject, e.value
 FROM places p CROSS JOIN extracts e ON e.row_id = p.row_id CROSS JOIN messages m ON m.id = p.row_id
@@ -71,7 +71,7 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
             for row, extracts in found:
                 row_id, seq = row.message["_row_id"], row.message["_seq"]
                 values = [(row_id, e.span[0], e.kind, e.subject, e.value) for e in extracts]
-                connection.executemany(_ADD, values)
+                connection.executemany(ADD, values)
                 for each in extracts:
                     if each.kind is ExtractKind.INSTRUCTION:
                         pins.recognise(connection, row.conversation_id, seq, each.value, now)
@@ -115,6 +115,17 @@ def read_extracts(
     chosen = f" AND e.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(_OF_CONVERSATION.format(chosen), (conversation_id, *kinds, limit))
     return [StoredExtract(*row) for row in rows]
+
+
+def is_behind(connection: Connection) -> bool:
+    """Return whether a row waits to be extracted from."""
+    mark, newest = connection.execute(_MARK).fetchone()
+    return bool(mark < newest)
+
+
+def raise_mark(connection: Connection) -> None:
+    """Move the mark to the newest row, after rows were stored together with their extracts."""
+    connection.execute(_SET_MARK, (connection.execute(_MARK).fetchone()[1],))
 
 
 def lower_mark(connection: Connection) -> None:

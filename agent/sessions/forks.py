@@ -58,7 +58,7 @@ def fork_conversation(connection: Connection, fork: Fork, now: float) -> Session
             f"session {fork.session_id!r} has no row up to {last} to fork; give a higher row"
         )
     connection.executemany(sql.INHERIT_PLACE, [(child_id, *place) for place in inherited])
-    connection.execute(sql.COUNT_FORK, (child_id,))
+    connection.execute(sql.RECOUNT, (child_id,))
     connection.execute(sql.INHERIT_PINS, (child_id, parent_id, last))
     connection.execute(sql.REVIVE_PINS, (child_id, last))
     cooldowns.write_anchor(connection, child_id, cooldowns.read_anchor(connection, parent_id))

@@ -27,6 +27,11 @@ def conversation_of(connection: Connection, session_id: str) -> int:
     return conversation_id
 
 
+def scope_of(connection: Connection, session_id: str | None) -> int | None:
+    """Return a session's conversation, None for no session."""
+    return None if session_id is None else conversation_of(connection, session_id)
+
+
 def unknown_session(session_id: str) -> UnknownSession:
     """Return the error for an id that no session has."""
     return UnknownSession(f"no session {session_id!r}; see `hermes sessions list`")

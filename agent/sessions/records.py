@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.base.messages import Message
 from agent.base.record import dataclass
@@ -258,9 +258,11 @@ class PassRecord:
     finished_at: float | None
 
 
-@dataclass(frozen=True)
-class StoredExtract:
-    """One thing that an accepted row says, as `agent.base.extract` found it."""
+class StoredExtract(NamedTuple):
+    """One thing that an accepted row says, as `agent.base.extract` found it.
+
+    A named tuple, because a plan reads thousands.
+    """
 
     row_id: int
     seq: int
@@ -286,6 +288,33 @@ class UndoResult:
 
     ledger: tuple[PassRecord, ...]
     view: View
+
+
+@dataclass(frozen=True)
+class PassChanges:
+    """What one pass did to the view, as the store shows it now; rows are whole, oldest first."""
+
+    record: PassRecord
+    left: Sequence[Message]
+    """Rows that it covers or hides."""
+    masked: Sequence[tuple[Message, Message]]
+    """Rows that it masks: as they were accepted, and as they are shown since."""
+    made: Sequence[Message]
+    """Rows that it made; hidden again once it was undone."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was taken in of a file. A file that breaks is taken up to there."""
+
+    session: SessionRecord
+    rows: int
+    """Rows of the file that were read, those that passes made too."""
+    rows_announced: int
+    """Rows that the file says it holds."""
+    broken_line: int | None = None
+    """The line that cannot be read or believed, from 1; None for a sound file."""
+    broken_why: str = ""
 
 
 @dataclass(frozen=True)

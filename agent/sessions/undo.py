@@ -39,6 +39,11 @@ def _named(connection: Connection, scope: Scope, name: str) -> PassRecord:
         raise UndoRefused(
             f"pass {target.id!r} is an undo and cannot be undone; compact again instead"
         )
+    if target.kind is PassKind.IMPORT:
+        raise UndoRefused(
+            f"pass {target.id!r} is the import that brought this conversation; "
+            f"`hermes sessions delete {scope.session_id}` takes it away again"
+        )
     if target.status is PassStatus.UNDONE:
         undo = connection.execute(sql.UNDO_OF, (scope.conversation_id, target.id)).fetchone()
         raise UndoRefused(f"pass {target.id!r} was undone already, by pass {undo[0]!r}")
