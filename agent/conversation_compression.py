@@ -29,7 +29,6 @@ from agent.compaction.attempt import (
     reconcile,
 )
 from agent.compaction.budget import Budget, row_tokens
-from agent.compaction.conserve import conserve
 from agent.compaction.cooldown import (
     STALL_INTERRUPTED_FAILURE_CLASS,
     Admission,
@@ -287,6 +286,8 @@ class _Attempt:
 
     def _verified(self, candidate: list[Message], material: Material, budget: Budget) -> Plan:
         """Return the plan of a candidate, with what it lost restored. Raises: Refused."""
+        from agent.compaction.conserve import conserve
+
         if not candidate:
             raise Refused("empty_transcript")
         changes = reconcile(self.inputs, candidate)

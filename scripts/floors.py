@@ -48,7 +48,9 @@ LAZY = frozenset(
 """Packages that may be imported inside a function: each is optional or costs over 20 ms."""
 
 FIRST_USE = {
+    "agent.conversation_compression": frozenset(("agent.compaction.conserve",)),
     "agent.sessions.extracts": frozenset(("agent.base.extract",)),
+    "agent.sessions.pins": frozenset(("agent.base.extract_words",)),
     "agent.turn.runtime": frozenset(
         (
             "agent.pass_events",
@@ -59,7 +61,7 @@ FIRST_USE = {
         )
     ),
 }
-"""Parts of our own that only a first turn needs, by the module that opens them on first use."""
+"""Parts of our own that only a first turn or pass needs, by the module that opens them then."""
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

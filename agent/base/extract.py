@@ -28,7 +28,8 @@ from agent.base.redact import redact
 HEAD_CHARS = 48_000
 TAIL_CHARS = 16_000
 """Of a longer text only its beginning and end are looked at; the whole stays searchable."""
-MOST_THINGS = 120
+MOST_THINGS = 60
+MOST_THINGS_OF_TOOLS = 24
 """Identifiers kept of one text, those at its ends before those in its middle."""
 SUBJECT_WORDS = 6
 CHANGED = "now"
@@ -36,6 +37,9 @@ CHANGED = "now"
 SAID_MAX_CHARS = 400
 LINE_MAX_CHARS = 400
 _VALUES = frozenset({"number", "date", "time", "version", "address", "host"})
+_DESCRIBED = frozenset({"id", "number", "address", "host", "date", "version"})
+"""Sorts that do not say by themselves what they are."""
+_LONG_NUMBER = 4
 _MARK = "[REDACTED"
 
 
@@ -107,12 +111,13 @@ def _said(text: str, role: str) -> Iterator[Extract]:
 
 
 def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKind | None:
+    asks = is_question(sentence)
     if role == "user":
-        if is_withdrawal(sentence, languages):
+        if not asks and is_withdrawal(sentence, languages):
             return ExtractKind.WITHDRAWAL
-        if is_rule(sentence, languages):
+        if is_rule(sentence, languages, asks=asks):
             return ExtractKind.INSTRUCTION
-    if is_question(sentence):
+    if asks:
         return ExtractKind.QUESTION
     if is_decision(sentence, languages):
         return ExtractKind.DECISION
@@ -129,27 +134,54 @@ def _subject(sentence: str) -> str:
 def _things(text: str, role: str) -> Iterator[Extract]:
     found: dict[str, Thing] = {}
     for thing in things_in(text):
-        found.setdefault(thing.text, thing)
+        if role != "tool" or not _is_noise(thing):
+            found.setdefault(thing.text, thing)
     things = list(found.values())
-    if len(things) > MOST_THINGS:
-        half = MOST_THINGS // 2
+    most = MOST_THINGS_OF_TOOLS if role == "tool" else MOST_THINGS
+    if len(things) > most:
+        half = most // 2
         things = [*things[:half], *things[-half:]]
-    lines = _line_starts(text)
-    words: dict[int, list[str]] = {}
-    languages = () if role == "tool" else languages_of(text)
+    subjects = _Subjects(text, role)
     for thing in things:
-        line = bisect.bisect_right(lines, thing.start) - 1
-        if line not in words:
-            stop = lines[line + 1] if line + 1 < len(lines) else len(text)
-            said = text[lines[line] : min(stop, lines[line] + LINE_MAX_CHARS)]
-            words[line] = content_words(said)
-            if is_change(said.lower(), languages):
-                words[line].insert(0, CHANGED)
-        own = set(content_words(thing.text)) if not thing.text.isdigit() else set()
-        subject = [word for word in words[line] if word not in own][: SUBJECT_WORDS + 1]
         valued = role != "tool" and thing.sort in _VALUES
         kind = ExtractKind.VALUE if valued else ExtractKind.IDENTIFIER
-        yield Extract(kind, " ".join(subject), thing.text, (thing.start, thing.end))
+        subject = subjects.of(thing) if valued or thing.sort in _DESCRIBED else ""
+        yield Extract(kind, subject, thing.text, (thing.start, thing.end))
+
+
+def _is_noise(thing: Thing) -> bool:
+    """Return whether tools print such things by the hundred: short figures, strings, names."""
+    if thing.sort == "number":
+        return thing.text.lstrip("+-").replace(".", "").isdigit() and len(thing.text) < _LONG_NUMBER
+    return thing.sort in ("name", "time", "quote")
+
+
+class _Subjects:
+    """What the things of a text are about: the words of their sentence or line."""
+
+    def __init__(self, text: str, role: str) -> None:
+        self._text = text
+        self._starts = _line_starts(text)
+        self._languages = () if role == "tool" else languages_of(text)
+        self._words: dict[int, list[str]] = {}
+
+    def of(self, thing: Thing) -> str:
+        """Return the subject of a thing, without the thing's own words."""
+        line = bisect.bisect_right(self._starts, thing.start) - 1
+        words = self._words.get(line)
+        if words is None:
+            words = self._words[line] = self._read(line)
+        own = () if thing.text.isdigit() else content_words(thing.text)
+        return " ".join([word for word in words if word not in own][: SUBJECT_WORDS + 1])
+
+    def _read(self, line: int) -> list[str]:
+        stop = self._starts[line + 1] if line + 1 < len(self._starts) else len(self._text)
+        start = self._starts[line]
+        said = self._text[start : min(stop, start + LINE_MAX_CHARS)]
+        words = content_words(said)
+        if self._languages and is_change(said.lower(), self._languages):
+            words.insert(0, CHANGED)
+        return words
 
 
 def _line_starts(text: str) -> list[int]:

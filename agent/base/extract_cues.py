@@ -13,8 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LATIN = ("en", "de", "fr", "es")
-_START = r"(?:^|[,;:.!?(–—-]\s*|\b(?:please|pls|and|but|so|also|just|then|or|ok|okay)\s+)"
-"""Written `<start>` in the English file: where an order may begin."""
+_CLAUSE = re.compile(
+    r"^|[,;:.!?¡¿(–—-]\s*|\b(?:please|pls|and|but|so|also|just|then|or|ok|okay|bitte|und|aber|oder"
+    r"|dann|mir|favor|y|pero|que|ojo|os|te|le|et|mais|ou|donc|alors|merci)\s+"
+)
+"""Where an order may begin; the patterns of `[order]` are tried there alone."""
 _SECTION = re.compile(r"^\[(\w+)\]$")
 _TAG = re.compile(
     r",?\s*(?:d[’']accord|ok|okay|alright|right|please|oder|ja|gell|vale|de acuerdo|sí"
@@ -53,7 +56,7 @@ def stop_words(language: str) -> frozenset[str]:
 @functools.cache
 def _cue(language: str, section: str) -> re.Pattern[str]:
     """Return the patterns of a section as one, those that begin a word behind one test for it."""
-    lines = [line.replace("<start>", _START) for line in _sections(language)[section]]
+    lines = _sections(language).get(section, [])
     words = "|".join(f"(?:{line[2:]})" for line in lines if line.startswith(r"\b"))
     others = [f"(?:{line})" for line in lines if not line.startswith(r"\b")]
     return re.compile("|".join([rf"\b(?:{words})"] * bool(words) + others))
@@ -64,22 +67,30 @@ def is_question(sentence: str) -> bool:
     return bool(_ASKS.search(sentence)) and not _TAG.search(sentence)
 
 
-def is_rule(sentence: str, languages: Iterable[str]) -> bool:
-    """Return whether a sentence lays something down for longer than the work at hand."""
-    if is_question(sentence):
+def is_rule(sentence: str, languages: Iterable[str], *, asks: bool) -> bool:
+    """Return whether a sentence lays something down for longer than the work at hand.
+
+    `asks` says that it is a question: then only a polite order counts, and what comes before it.
+    """
+    if asks:
         if any(_cue(name, "polite").search(sentence) for name in languages):
             return True
         sentence = sentence.rpartition("，")[0]
-    return any(
-        _cue(name, "rule").search(_cue(name, "veto").sub(" ", sentence)) for name in languages
-    )
+    return any(_lays_down(sentence, name) for name in languages)
+
+
+def _lays_down(sentence: str, language: str) -> bool:
+    said = _cue(language, "veto").sub(" ", sentence)
+    if _cue(language, "rule").search(said):
+        return True
+    order = _cue(language, "order")
+    return language in LATIN and any(order.match(said, at.end()) for at in _CLAUSE.finditer(said))
 
 
 def is_withdrawal(sentence: str, languages: Iterable[str]) -> bool:
-    """Return whether a sentence takes an earlier instruction back."""
-    if is_question(sentence) or _FORBIDS.search(sentence):
-        return False
-    return any(_cue(name, "withdrawal").search(sentence) for name in languages)
+    """Return whether a sentence, no question, takes an earlier instruction back."""
+    found = any(_cue(name, "withdrawal").search(sentence) for name in languages)
+    return found and not _FORBIDS.search(sentence)
 
 
 def is_promise(sentence: str, languages: Iterable[str]) -> bool:

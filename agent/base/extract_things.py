@@ -27,56 +27,50 @@ _TOKEN = re.compile(r"[\w#~$€£@./\\+-](?:[\w./\\:@#%+=~&?!$€£*-]|,(?=\d))*
 _ASCII_RUN = re.compile(r"[!-~À-ɏ€£]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _TRAILING = ".,:;!?*=&-+~"
-_TELLING = frozenset("0123456789/\\._@:#-%$€£")
 
 _SORTS = (
-    ("url", re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,15}://\S+|www\.\S+")),
-    ("email", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
-    ("address", re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?")),
+    ("url", r"[a-zA-Z][a-zA-Z0-9+.-]{1,15}://\S+|www\.\S+"),
+    ("email", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    ("address", r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?"),
     (
         "date",
-        re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:T[\d:.+Z-]+)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}"),
+        r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:T[\d:.+Z-]+)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}",
     ),
-    ("time", re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[ap]m)?", re.IGNORECASE)),
-    ("id", re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
+    ("time", r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[aApP][mM])?"),
+    ("id", r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
     (
         "version",
-        re.compile(r"v\d+(?:\.\d+){0,3}(?:[-+.]\w+)*|\d+\.\d+\.\d+(?:\.\d+)?(?:[-+]?[a-z]\w*)*"),
+        r"v\d+(?:\.\d+){0,3}(?:[-+.]\w+)*|\d+\.\d+\.\d+(?:\.\d+)?[a-z]?\w*(?:[-+.]\w+)*",
     ),
-    (
-        "id",
-        re.compile(r"[A-Z][A-Z0-9]{1,11}(?:-[A-Z0-9]{1,12}){0,3}-\d{1,12}|#\d+|[A-Z]{1,4}\d{3,}"),
-    ),
-    ("number", re.compile(r"[+-]?[$€£]?\d+(?:[.,]\d+)*(?:%|[a-zA-Zµ°$€£]{1,4}(?:/[a-z]{1,3})?)?")),
+    ("id", r"[A-Z][A-Z0-9]{1,11}(?:-[A-Z0-9]{1,12}){0,3}-\d{1,12}|#\d+|[A-Z]{1,4}\d{3,}"),
+    ("number", r"[+-]?[$€£]?\d+(?:[.,]\d+)*(?:%|[a-zA-Zµ°$€£]{1,4}(?:/[a-z]{1,3})?)?"),
     (
         "host",
-        re.compile(
+        (
             r"(?:[a-zA-Z][\w-]*(?:\.[\w-]+)+|[a-zA-Z][\w-]+):\d{2,5}|(?:[a-z0-9][a-z0-9-]*\.)+"
-            r"(?:com|org|net|io|dev|local|internal|intern|test|example|lan|de|fr|es|cn|jp|eu|co|app|cloud)"
+            r"(?:com|org|net|io|dev|local|internal|intern|test|example|lan|de|fr|es|cn|jp|eu|co|app"
+            r"|cloud)"
         ),
     ),
     (
         "path",
-        re.compile(
+        (
             r"(?:(?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?|(?:[\w.@%+-]+/){2,}[\w.@%+-]*|[\w.-]+/"
             r"|[\w.@%+-]+/[\w@%+-]*\.\w{1,8}|[A-Za-z]:\\\S+|(?:[\w.-]+\\)+[\w.-]+"
             r"|[\w@%+-]{2,}(?:\.[\w-]+)*\.[A-Za-z]\w{0,7}|\.[a-z][\w.-]{2,})(?::\d+){0,2}"
         ),
     ),
-    (
-        "id",
-        re.compile(
-            r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,64}|(?=\D*\d)(?=[\d_-]*[A-Za-z])[\w-]{6,64}"
-        ),
-    ),
+    ("id", r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,64}|(?=\D*\d)(?=[\d_-]*[A-Za-z])[\w-]{6,64}"),
     (
         "name",
-        re.compile(
-            r"--?[a-zA-Z][\w-]+(?:=\S+)?|[A-Za-z]\w*(?:_\w+)+|[A-Z][A-Z0-9]{2,}_\w+|[a-z]+[A-Z]\w+"
-            r"|(?:[A-Z][a-z0-9]+){2,}|[A-Za-z_]\w*(?:\.\w+)*\(\)"
+        (
+            r"--?[a-zA-Z][\w-]+(?:=\S+)?|[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+|[a-z]+[A-Z]\w+"
+            r"|(?:[A-Z][a-z0-9]+){2,}"
         ),
     ),
 )
+_ANY = re.compile("|".join(f"(?P<{name}{at}>{each})" for at, (name, each) in enumerate(_SORTS)))
+"""One pattern for all sorts; the number behind a group's name only makes it unique."""
 _PATH_NOT = re.compile(r"(?:[a-z]\.)+[a-z]?|\w+/\w+", re.IGNORECASE)
 _UNIT_AFTER = re.compile(
     r"[ \u00a0](?:(?:[kKMGT]i?B|[kMG]bit|ms|s|sec|seconds?|min|minutes?|h|hours?|days?|weeks?"
@@ -186,9 +180,10 @@ def _judged(text: str, token: str, start: int) -> Iterator[Thing]:
             if unit:
                 yield Thing("number", text[start : unit.end()], start, unit.end())
         return
-    if _TELLING.isdisjoint(stripped) and (stripped.islower() or stripped[1:].islower()):
+    if stripped.isalpha() and (stripped.islower() or stripped[1:].islower()):
         return
-    sort = next((name for name, pattern in _SORTS if pattern.fullmatch(stripped)), "")
+    found = _ANY.fullmatch(stripped)
+    sort = found.lastgroup.rstrip("0123456789") if found and found.lastgroup else ""
     if not sort or (sort == "path" and _PATH_NOT.fullmatch(stripped)):
         return
     end = start + size

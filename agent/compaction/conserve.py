@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -47,6 +48,8 @@ _WORTH = {
 _STALE_WORTH = 8.0
 """Added to a value whose replaced forerunner is in view without it."""
 _LEAST_TOKENS = 8
+_TOKEN = re.compile(r"[^\s\"'`<>()\[\]{},;，。、；：「」“”„«»]+")
+"""Words and numbers, looked up in a set; what else a value can be is searched for."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,15 @@ class _Sight:
     def __init__(self, material: Material, kept: Collection[int], text: str) -> None:
         self._text = text
         self._said = {each.value for each in material.extracts if each.row_id in kept}
+        tokens = _TOKEN.findall(text)
+        self._tokens = {*tokens, *(token.rstrip(".:!?") for token in tokens)}
 
     def shows(self, extract: StoredExtract) -> bool:
         """Return whether the extract's words stand in a row, in the new one or in a pin."""
-        return extract.value in self._said or stands_in(extract.value, self._text)
+        value = extract.value
+        if value in self._said or value in self._tokens:
+            return True
+        return not _TOKEN.fullmatch(value) and stands_in(value, self._text)
 
 
 def stands_in(value: str, text: str) -> bool:
@@ -168,7 +176,7 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
             continue
         score = worth + math.log2(mentions[each.value]) + each.seq / newest
         old = was.get(place, "")
-        if old and sight.shows(dataclasses.replace(each, value=old)):
+        if old and sight.shows(each._replace(value=old)):
             score += _STALE_WORTH
         found[each.value] = _Missing(Anchor(each.seq, tell(each, old)), each, score)
     return sorted(found.values(), key=lambda missing: -missing.score)
@@ -202,7 +210,8 @@ def _receipt(
     kept = {value for value, each in said.items() if sight.shows(each)}
     again = (said.keys() - kept) & back
     facts = {value for value, each in said.items() if each.kind in FACTS}
-    dropped = [value for value in said if value in facts - kept - again]
+    gone = facts - kept - again
+    dropped = [value for value in said if value in gone]
     return {
         "coverage": round(len(kept | again) / len(said), 3) if said else 1.0,
         "identifiers_kept": len(facts & kept),

@@ -18,7 +18,7 @@ CHANGED = "now"
 ALIKE = 0.5
 """Part of the smaller subject that a change must share; without a change, of all their words."""
 SAME = 0.6
-_REMEMBERED = 24
+_REMEMBERED = 12
 """Newest values looked at for each word, so that resolving stays linear."""
 _FIGURES = re.compile(r"\d+")
 _UNIT = re.compile(r"^9(?:[.,]9)?\s*")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.base.errors import UsageError
-from agent.base.extract_words import content_words, likeness, stems
 from agent.base.messages import clean_text
 from agent.base.redact import contains_secret
 from agent.sessions.places import conversation_of
@@ -108,6 +107,8 @@ def withdraw(
     connection: Connection, conversation_id: int, seq: int, sentence: str, now: float
 ) -> None:
     """Retire the pins that a withdrawal in row `seq` names; one that names none does nothing."""
+    from agent.base.extract_words import content_words, likeness, stems
+
     named = stems(content_words(sentence))
     if not named:
         return

@@ -188,21 +188,34 @@ def test_own_rules_beside_a_quote_are_still_found() -> None:
         ("am 4. März 2027 fällig", "4. März 2027"),
         ("期限は2027年3月4日です", "2027年3月4日"),
         ("端口改为5433了", "5433"),
-        ("the table `order_items` grew", "order_items"),
         ("run `make deploy ENV=prod` next", "make deploy ENV=prod"),
-        ("pass --skip-verify to it", "--skip-verify"),
         ("ValueError: unconverted data remains: 00Z", "ValueError: unconverted data remains: 00Z"),
         ("at 10.0.4.17:8080", "10.0.4.17:8080"),
         ("write to ann@example.com", "ann@example.com"),
         ("id 123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"),
         ("on v3.2.1-rc1", "v3.2.1-rc1"),
-        ("the “Winter Sale” page", "Winter Sale"),
     ],
 )
 def test_identifiers_and_values_are_found_word_for_word(text: str, expected: str) -> None:
     for role in ("user", "assistant", "tool"):
         found = extract(text, role)
         assert expected in [each.value for each in found], found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the table `order_items` grew", "order_items"),
+        ("pass --skip-verify to it", "--skip-verify"),
+        ("the “Winter Sale” page", "Winter Sale"),
+        ("wait 30 in all", "30"),
+        ("at 12:30 sharp", "12:30"),
+    ],
+)
+def test_names_and_short_figures_are_found_where_people_say_them(text: str, expected: str) -> None:
+    for role in ("user", "assistant"):
+        assert expected in [each.value for each in extract(text, role)]
+    assert extract(text, "tool") == []
 
 
 def test_questions_promises_and_decisions_are_told_apart() -> None:
