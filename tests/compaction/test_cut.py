@@ -194,3 +194,22 @@ def test_every_cut_is_whole(view, tail_tokens, user_tokens, target_tokens):
         assert set(cut.covered) - summaries
     users = [i for i, row in enumerate(view) if is_user_text(row)]
     assert all(i in cut.kept or newest != i for i in users)
+
+
+def test_what_the_user_laid_down_leaves_after_other_requests_and_chatter_first() -> None:
+    rows = stored(
+        [
+            user("Never push to main, whatever the tests say about it."),
+            assistant("Understood. " + "word " * 600),
+            user("ok"),
+            assistant("Going on. " + "word " * 600),
+            user("Please look at src/parse.py, it chokes on empty lines again."),
+            assistant("Done. " + "word " * 600),
+            user("What is left?"),
+        ]
+    )
+    size = max(rows[0]["_tokens"], rows[4]["_tokens"])
+    budget = dataclasses.replace(budget_for(4_096, 512, 0), user_tokens=size, tail_tokens=20)
+    assert 0 in plan_cut(rows, budget, frozenset({1})).kept
+    assert 0 not in plan_cut(rows, budget).kept
+    assert 4 in plan_cut(rows, budget).kept
