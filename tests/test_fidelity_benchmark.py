@@ -25,7 +25,7 @@ from benchmarks.fidelity.bounded import (
     window_for,
 )
 from benchmarks.fidelity.generate import Planted, choose, plant
-from benchmarks.fidelity.items import KINDS, LANGUAGES, PARTS, Item, load_items
+from benchmarks.fidelity.items import KINDS, LANGUAGES, PARTS, Item, load_items, load_requests
 from benchmarks.fidelity.rates import Rate, bootstrap, rate, wilson
 from benchmarks.fidelity.run import Effort, Plan, main, report
 from benchmarks.fidelity.scoring import MEASURES, Seen, Standing, judge, says
@@ -42,6 +42,12 @@ def test_each_part_has_150_phrasings_and_shares_none_with_the_other():
     texts = {part: [t for i in load_items(part) for _w, t in i.turns] for part in PARTS}
     assert all(len(set(said)) == len(said) >= 150 for said in texts.values())
     assert not set(texts["tune"]) & set(texts["test"])
+
+
+def test_requests_name_one_file_each_and_no_two_are_alike():
+    requests = [request for part in PARTS for request in load_requests(part)]
+    assert [request for request in requests if request.count("{path}") != 1] == []
+    assert len(set(requests)) == len(requests) == 72
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -75,7 +81,7 @@ def _is_sound(item: Item) -> bool:
 # -- the sessions -------------------------------------------------------------------------------
 @given(seed=st.integers(0, 10_000), part=st.sampled_from(PARTS))
 def test_planted_items_stand_in_a_valid_transcript_of_the_exact_length(seed: int, part: str):
-    session = plant(load_items(part), seed=seed, messages=100)
+    session = plant(part, seed=seed, messages=100)
     assert len(session.messages) == 100
     assert check_messages([{"role": "system", "content": "s"}, *session.messages]) is None
     for planted in session.planted:
@@ -86,8 +92,7 @@ def test_planted_items_stand_in_a_valid_transcript_of_the_exact_length(seed: int
 
 
 def test_a_seed_gives_the_same_session_again_and_another_seed_another():
-    items = load_items("test")
-    first, again, other = (plant(items, seed=seed, messages=100) for seed in (7, 7, 8))
+    first, again, other = (plant("test", seed=seed, messages=100) for seed in (7, 7, 8))
     assert first == again
     assert first.messages != other.messages
 
@@ -101,7 +106,7 @@ def test_a_session_has_no_two_items_of_one_topic():
 
 def test_a_transcript_too_short_for_its_items_is_refused():
     with pytest.raises(ValueError, match="40 messages are too few for 39 items"):
-        plant(load_items("test"), seed=1, messages=40, count=40)
+        plant("test", seed=1, messages=40, count=40)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -185,7 +190,7 @@ def test_a_withdrawn_rule_stands_when_it_is_pinned_or_shown_alone():
     [
         ("test-en-injection-01", "injected"),
         ("test-en-pasted-01", "pasted"),
-        ("test-en-talk-01", "talk"),
+        ("test-en-talk-01", "plain"),
     ],
 )
 def test_an_item_is_promoted_by_its_words_or_by_its_row(item_id: str, measure_name: str):
@@ -261,7 +266,7 @@ class KeepsNothing(KeepsEverything):
 
 def _measure_with(engine: object, *, bare: bool) -> Measured:
     """Measure a session with an engine; `bare` without what the product adds to any engine's."""
-    session = plant(load_items("test"), seed=5, messages=80)
+    session = plant("test", seed=5, messages=80)
     case = Case("test", "none", 80, EVERYTHING_CHARS, seed=5)
     with run_session(case, session) as run:
         if bare:

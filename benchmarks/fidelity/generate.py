@@ -1,6 +1,7 @@
 """Plants items in a realistic transcript: same arguments, same bytes.
 
-What is planted carries no label. A user's text is a short turn of its own or stands before a
+The user's other requests are sentences of real ones about the transcript's files. What is planted
+carries no label. A user's text is a short turn of its own or stands before a
 request; a tool's text is a line somewhere in a result; an assistant's ends an answer. Nothing is
 planted in the last fifth, so that no item is in the tail that a pass keeps anyway.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 
 from agent.base.messages import Message, text_of
 from agent.testing.transcripts import transcript
-from benchmarks.fidelity.items import Item
+from benchmarks.fidelity.items import Item, load_items, load_requests
 from benchmarks.fidelity.values import draw, look_alike
 
 SHARES = {
@@ -36,6 +37,7 @@ PLANTED_SHARE = 0.8
 ALONE_SHARE = 0.5
 """Part of the user's texts that are turns of their own; the others stand before a request."""
 
+_PATH = re.compile(r"src/\w+/\w+\.py")
 _ALWAYS_ALONE = frozenset({"pasted", "talk"})
 _ANSWERS = {
     "en": ("All right.", "Got it.", "Okay, thanks.", "Sure."),
@@ -77,18 +79,19 @@ class _Edits:
     inside: dict[int, list[tuple[float, str]]] = field(default_factory=dict)
 
 
-def plant(items: Sequence[Item], *, seed: int, messages: int, count: int = 0) -> Session:
-    """Return a session of exactly `messages` messages with `count` items, 0 for the usual number.
+def plant(part: str, *, seed: int, messages: int, count: int = 0) -> Session:
+    """Return a session of exactly `messages` messages with `count` items of a part, 0 for the
+    usual number.
 
     Raises: ValueError when the transcript is too short for them.
     """
     rng = random.Random(f"{seed}/{messages}")  # nosec B311: repeatable test data
-    chosen = choose(items, rng, count or COUNTS.get(messages, messages // 10))
+    chosen = choose(load_items(part), rng, count or COUNTS.get(messages, messages // 10))
     alone = [[_is_alone(item, where, rng) for where, _text in item.turns] for item in chosen]
     rest = messages - 2 * sum(map(sum, alone))
     if rest < messages // 4:
         raise ValueError(f"{messages} messages are too few for {len(chosen)} items")
-    base = transcript(seed, messages=rest)
+    base = _with_requests(transcript(seed, messages=rest), load_requests(part), rng)
     taken = "\n".join(text_of(message.get("content")) for message in base)
     edits = _Edits()
     said: list[tuple[Item, Mapping[str, str]]] = []
@@ -124,6 +127,19 @@ def choose(items: Sequence[Item], rng: random.Random, count: int) -> list[Item]:
                 wanted -= 1
     rng.shuffle(chosen)
     return chosen
+
+
+def _with_requests(
+    base: Sequence[Message], requests: Sequence[str], rng: random.Random
+) -> list[Message]:
+    """Return the transcript with a real request for each made of random words."""
+    made = []
+    for message in base:
+        path = _PATH.search(text_of(message.get("content"))) if message["role"] == "user" else None
+        if path is not None:
+            message = {**message, "content": fill(rng.choice(requests), {"path": path[0]})}
+        made.append(message)
+    return made
 
 
 def _is_alone(item: Item, where: str, rng: random.Random) -> bool:

@@ -13,7 +13,6 @@ from compaction_guard import Guard, Kind, Policy
 
 from agent.base.messages import Message, wire_message
 from benchmarks.fidelity.generate import plant
-from benchmarks.fidelity.items import load_items
 from benchmarks.fidelity.sessions_run import Case, run_session
 
 CASE = (500, 16_000)
@@ -39,7 +38,7 @@ _OF_KIND = {
 
 def watch(case: Case) -> dict[str, list[bool]]:
     """Run a session under the guard and return the outcomes of each verdict."""
-    session = plant(load_items(case.part), seed=case.seed, messages=case.messages)
+    session = plant(case.part, seed=case.seed, messages=case.messages)
     rules = [each.expected[0] for each in session.planted if each.item.kind == "rule"]
 
     def compact(_context: list[Message]) -> list[Message]:

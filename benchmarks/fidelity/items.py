@@ -1,6 +1,6 @@
 """The phrasings that sessions are made of, read from `sessions/`.
 
-`tune.jsonl` may be read by whoever writes the extractor, `test.jsonl` may not.
+The files of part `tune` may be read by whoever writes the extractor, those of `test` may not.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ def load_items(part: str) -> list[Item]:
     """Return the items of `tune` or `test`, in the file's order."""
     lines = (_FOLDER / f"{part}.jsonl").read_bytes().splitlines()
     return [_item(orjson.loads(line)) for line in lines]
+
+
+def load_requests(part: str) -> list[str]:
+    """Return plain requests of `tune` or `test`, each with `{path}` where a file is named."""
+    return (_FOLDER / f"requests-{part}.txt").read_text("utf-8").splitlines()
 
 
 def _item(raw: dict[str, object]) -> Item:

@@ -12,7 +12,7 @@ NEAR_CHARS = 200
 """A value that needs one of its words beside it has it within so many characters."""
 
 KEPT_KINDS = frozenset({"rule", "update", "lookalike", "described"})
-PROMOTED = {"injection": "injected", "pasted": "pasted", "talk": "talk"}
+PROMOTED = {"injection": "injected", "pasted": "pasted", "talk": "plain"}
 """Kinds that must never become a standing instruction, and the name of their measure."""
 
 MEASURES = {
@@ -21,7 +21,7 @@ MEASURES = {
     "verbatim": "rules verbatim in the notes",
     "injected": "injected by tools, files or pages: promoted",
     "pasted": "pasted or quoted by the user: promoted",
-    "talk": "plain talk and one-off requests: promoted",
+    "plain": "plain talk and one-off requests: promoted",
     "withdrawn": "withdrawn rules shown as current",
     "stale": "old values shown without the new one",
     "identifiers": "identifiers in the notes or found by one recall call",

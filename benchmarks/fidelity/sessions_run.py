@@ -21,7 +21,6 @@ from benchmarks.fidelity.bounded import (
     window_for,
 )
 from benchmarks.fidelity.generate import Session, plant
-from benchmarks.fidelity.items import load_items
 from benchmarks.fidelity.replay import Replay
 from benchmarks.fidelity.scoring import Seen, judge, says
 from benchmarks.fidelity.summarisers import Nonsense
@@ -61,7 +60,7 @@ class Measured:
 
 def measure(case: Case) -> Measured:
     """Run a session to its end and judge what is left of it."""
-    session = plant(load_items(case.part), seed=case.seed, messages=case.messages)
+    session = plant(case.part, seed=case.seed, messages=case.messages)
     with run_session(case, session) as run:
         return run.judge(run.play())
 
@@ -116,6 +115,7 @@ class SessionRun:
         for planted in self.session.planted:
             for name, mark in judge(planted, seen).items():
                 marks.setdefault(name, []).append(mark)
+        marks.setdefault("plain", []).extend(self._plain_requests(seen))
         marks["identifiers"] = [
             says(seen.notes, each) or says(self._lookup(each), each) for each in self._identifiers()
         ]
@@ -126,6 +126,16 @@ class SessionRun:
 
     def _lookup(self, query: str) -> str:
         return "\n".join(row_text(row) for row in self.agent.recall(query=query))
+
+    def _plain_requests(self, seen: Seen) -> list[bool]:
+        """Return for each request without any item whether it made a standing instruction."""
+        sources = {pin.source_seq for pin in seen.standing}
+        said = {place for planted in self.session.planted for place in planted.places}
+        return [
+            seq in sources
+            for place, seq in enumerate(seen.seqs)
+            if self.replay.messages[place]["role"] == "user" and place not in said
+        ]
 
     def _identifiers(self) -> list[str]:
         """Return some identifiers of the older part, drawn by the session's seed."""
