@@ -267,4 +267,5 @@ class AIAgent(AgentRuntime):
         self, messages: list[Message], system_message: str, **options: Any
     ) -> tuple[list[Message], str]:
         """Run `compress_context` for this agent; `options` are its keyword arguments."""
+        self._open_session()
         return compress_context(self, messages, system_message, **options)

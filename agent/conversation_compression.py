@@ -14,7 +14,7 @@ from dataclasses import field
 
 from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.errors import UsageError
-from agent.base.ids import new_pass_id
+from agent.base.ids import new_pass_id, new_session_id
 from agent.base.messages import Message, copy_messages
 from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings
@@ -64,6 +64,8 @@ from agent.sessions.records import (
 LEASE_GRACE_S = 60.0
 _LEASE_REFRESH_S = 60.0
 _PROGRESS_S = 1.0
+_ROTATING = frozenset({PassKind.SUMMARY, PassKind.MECHANICAL})
+"""Kinds that give the conversation a new session when `compression.in_place` is off."""
 
 __all__ = [
     "STALL_INTERRUPTED_FAILURE_CLASS",
@@ -336,6 +338,8 @@ class _Attempt:
             self.ended.append(self.agent.store.pass_record(self.pass_id))
         ledger = self.ended[-1]
         tell_finished(self.agent, ledger)
+        if ledger.child_session_id:
+            self.agent.move_to(ledger.child_session_id)
         return Attempted(ledger, view)
 
     def _commit(self, plan: Plan) -> View | None:
@@ -344,12 +348,14 @@ class _Attempt:
         if self.request.prepares:
             return None
         waited = {"waited": self.request.waited_ms} if self.request.waited_ms else {}
+        rotates = plan.kind in _ROTATING and not getattr(agent, "compression_in_place", True)
         commit = plan.commit(
             self.pass_id,
             self.lease,
             pending=self.pending,
             guards=self._guards(Ending.COMMITTED, plan.failure_class, self.tally.rung),
             durations={"summary": plan.summary_ms, **waited, "total": self._elapsed_ms()},
+            child_session_id=new_session_id(agent.clock.now()) if rotates else "",
         )
         published = False
         try:

@@ -43,6 +43,9 @@ class CompressionSettings:
     """Off is obeyed on every path, also after an overflow."""
     threshold: float = 0.0
     """Share of U (window less reserved output) at which a pass starts; 0 is the built-in rule."""
+    in_place: bool = True
+    """Keep the session's id at a summary; false gives the conversation a new session at each one,
+    and every older id leads to it."""
     target_ratio: float = 0.50
     """Share of U that a pass brings the request down to."""
     max_attempts: int = 3

@@ -39,6 +39,10 @@ class CompressionHost(Protocol):
 
     def emit(self, event: Event) -> None: ...
 
+    def move_to(self, session_id: str) -> None:
+        """Carry on in another session of the conversation, or in a fork of it."""
+        ...
+
     def publish_pass(self, ledger: PassRecord, *, focused: bool = False) -> None:
         """Put an ended attempt on the trace; called without the lease. Never raises."""
         ...

@@ -97,6 +97,7 @@ class Plan:
         pending: Sequence[Message],
         guards: Guards,
         durations: Mapping[str, int],
+        child_session_id: str = "",
     ) -> PassCommit:
         """Return the commit of this plan."""
         new_row = NewRow(self.new_row, self.kind) if self.new_row is not None else None
@@ -119,6 +120,7 @@ class Plan:
             cost=self.cost,
             durations=durations,
             failure_class=self.failure_class,
+            child_session_id=child_session_id,
         )
 
 

@@ -56,7 +56,7 @@ class AgentRuntime:
         self.fences: list[CompressionCommitFence] = []
         self.excerpt_notices: set[int] = set()
         self.pin_notices: set[int] = set()
-        self.compression_in_place = True
+        self.compression_in_place = settings.compression.in_place
         self._compression_feasibility_checked = False
         self._cached_system_prompt: str | None = None
         self._store = options.session_db
@@ -282,12 +282,19 @@ class AgentRuntime:
             model=self.provider.model,
             cwd=str(self.cwd),
         )
-        self._opened = self.session_id
+        self.session_id = self._opened = self.store.find_session(self.session_id).id
         self._live = None
         self._carried_seq = self.store.head(self.session_id).watermark
         anchor = self.store.usage_anchor(self.session_id)
         if anchor.get("model", self.provider.model) == self.provider.model:
             self.calibration = Calibration.from_dict(anchor)
+        self._bind_compressor()
+
+    def move_to(self, session_id: str) -> None:
+        """Carry on in another session of the conversation, or in a whole fork of it."""
+        self.session_id = self._opened = session_id
+        if self._live is not None:
+            self._live.session_id = session_id
         self._bind_compressor()
 
     def _pending_rows(self) -> list[Message]:
