@@ -26,9 +26,8 @@ from agent.compaction.attempt import (
     SummaryClient,
     Tally,
     never_failed,
-    reconcile,
 )
-from agent.compaction.budget import Budget, row_tokens
+from agent.compaction.budget import row_tokens
 from agent.compaction.cooldown import (
     STALL_INTERRUPTED_FAILURE_CLASS,
     Admission,
@@ -42,15 +41,15 @@ from agent.compaction.cooldown import (
 )
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
-from agent.compaction.material import Material, read_material
-from agent.compaction.outcomes import SETTLED, Refused, classify
-from agent.compaction.pins import choose_pins
-from agent.compaction.plan import Plan, make_plan
+from agent.compaction.material import read_material
+from agent.compaction.outcomes import SETTLED, classify
+from agent.compaction.plan import Plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
+from agent.compaction.review import Review, review_candidate
 from agent.compaction.run import run_engine
 from agent.compaction.verdict import guards_after
-from agent.compaction.verify import judge_candidate
 from agent.sessions.records import (
+    NO_GUARDS,
     Guards,
     Lease,
     PassClosing,
@@ -215,7 +214,7 @@ class _Attempt:
         store = self.agent.store
         prepared = store.prepared_pass(self.agent.session_id)
         if prepared is not None:
-            if self.request.background:
+            if self.request.background or self.request.micro:
                 return Attempted(prepared)
             plan = adoptable_plan(self.agent, self.request, prepared, self.inputs)
             if plan is not None:
@@ -231,7 +230,7 @@ class _Attempt:
             PassOpening(
                 pass_id=self.pass_id,
                 session_id=self.agent.session_id,
-                kind=PassKind.SUMMARY,
+                kind=PassKind.MICRO if self.request.micro else PassKind.SUMMARY,
                 trigger=self.request.trigger,
                 watermark=self.watermark,
                 lease_token=self.lease.token,
@@ -275,39 +274,17 @@ class _Attempt:
             "force": request.force,
             "attempt": context,
         }
+        engine = agent.context_compressor
+        compress = engine.micro_compress if request.micro else engine.compress
         handed = copy_messages(self.inputs)
-        candidate = run_engine(
-            agent.context_compressor.compress, handed, options, fence=self.fence, tick=self._tick
-        )
+        candidate = run_engine(compress, handed, options, fence=self.fence, tick=self._tick)
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
-        plan = self._verified(candidate, material, budget)
-        if not self.pending:
+        review = Review(material, budget, self.watermark, request.preview)
+        plan = review_candidate(self.inputs, candidate, review)
+        if not self.pending and not request.micro:
             agent.store.prepare_pass(self.pass_id, plan.to_dict())
         return plan
-
-    def _verified(self, candidate: list[Message], material: Material, budget: Budget) -> Plan:
-        """Return the plan of a candidate, with what it lost restored. Raises: Refused."""
-        from agent.compaction.conserve import conserve
-
-        if not candidate:
-            raise Refused("empty_transcript")
-        changes = reconcile(self.inputs, candidate)
-        if changes.nothing:
-            raise Refused("no_progress")
-        pinned, _beyond = choose_pins(material.pins, budget.pin_tokens)
-        reason = judge_candidate(self.inputs, changes, budget, pinned)
-        if reason:
-            raise Refused(reason)
-        conserved = conserve(self.inputs, changes, material, budget)
-        return make_plan(
-            self.inputs,
-            conserved.changes,
-            candidate,
-            watermark=self.watermark,
-            preview=self.request.preview,
-            conserved=conserved.receipt,
-        )
 
     def _heard(self, tokens_out: int) -> None:
         self.tokens_out = tokens_out
@@ -387,6 +364,8 @@ class _Attempt:
 
     def _guards(self, ending: Ending, failure_class: str, rung: FailedRung | None) -> Guards:
         agent, tokens = self.agent, sum(map(row_tokens, self.inputs))
+        if self.request.micro:
+            return NO_GUARDS
         outcome = Outcome(
             ending=ending,
             at=agent.clock.now(),

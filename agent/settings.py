@@ -30,6 +30,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "model.context_length": (4_096, math.inf),
     "compression.threshold": (0.05, 0.85),
     "compression.target_ratio": (0.05, 0.80),
+    "compression.micro_compact_every_n_turns": (1, math.inf),
     "auxiliary.compression.context_length": (4_096, math.inf),
     "tools.max_iterations": (1, math.inf),
     "local.context_length": (4_096, math.inf),

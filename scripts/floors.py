@@ -48,7 +48,7 @@ LAZY = frozenset(
 """Packages that may be imported inside a function: each is optional or costs over 20 ms."""
 
 FIRST_USE = {
-    "agent.conversation_compression": frozenset(("agent.compaction.conserve",)),
+    "agent.compaction.review": frozenset(("agent.compaction.conserve",)),
     "agent.sessions.extracts": frozenset(("agent.base.extract",)),
     "agent.sessions.pins": frozenset(("agent.base.extract_words",)),
     "agent.turn.runtime": frozenset(

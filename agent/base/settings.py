@@ -48,6 +48,12 @@ class CompressionSettings:
     and every older id leads to it."""
     target_ratio: float = 0.50
     """Share of U that a pass brings the request down to."""
+    micro_compact: bool = False
+    """After a turn, let one finished exchange give way to a short marker at its place."""
+    micro_compact_every_n_turns: int = 1
+    """How many turns lie between two micro passes."""
+    micro_compact_defrag_threshold_tokens: int = 2000
+    """Estimated tokens that markers may take before they are rolled up into one."""
     max_attempts: int = 3
     """Passes in one turn after the provider reported an overflow."""
     background: bool = True

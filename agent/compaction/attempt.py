@@ -23,6 +23,9 @@ from agent.sessions.records import PassKind
 MASKABLE = ("content", "tool_calls")
 """The fields that a stub may replace."""
 
+MARKER_KEYS = ("_seen", "_from_seq")
+"""What a marker carries beside its text: see `agent.base.messages`."""
+
 LEFT_OUT = "(Earlier messages were left out here without a summary.)"
 """What stands for rows that a plain engine dropped."""
 
@@ -287,6 +290,8 @@ def _join_new(rows: Sequence[Message], kind: PassKind) -> Message:
     """
     texts = [text for row in rows if (text := text_of(row.get("content")).strip())]
     content = redact("\n\n".join(texts)) if rows else LEFT_OUT
-    joined: Message = {"role": "user", "content": content, "_kind": kind.value}
+    role = "assistant" if kind is PassKind.MICRO else "user"
+    kept = {key: row[key] for row in rows for key in MARKER_KEYS if key in row}
+    joined: Message = {"role": role, "content": content, "_kind": kind.value, **kept}
     joined["_tokens"] = estimate_message(joined)
     return joined

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from typing import Any, Protocol
 
 from agent.base.clock import SYSTEM_CLOCK, Clock
@@ -37,11 +38,15 @@ from agent.compaction.cut import Cut, is_summary, plan_cut
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.mask import mask_rows
 from agent.compaction.mechanical import write_digest
+from agent.compaction.micro import MicroCut, marker_fields, micro_cuts
+from agent.compaction.prompting import Prompt
 from agent.compaction.summarise import SummaryJob, write_summary
 from agent.compaction.verify import TextRefused, judge_candidate, judge_text
 from agent.sessions.records import PassKind
 
 DEFAULT_WINDOW_TOKENS = 128_000
+MICRO_TRIES = 3
+"""Micro passes that may fail on the same rows before they are left alone until a restart."""
 REFUSED = "summary_refused"
 """Failure class of a mechanical pass after a text was refused: `summary_refused:<reason>`."""
 
@@ -73,6 +78,9 @@ class ContextCompressor:
         self._session_id = ""
         self._threshold: int | None = None
         self._tail: int | None = None
+        self._micro_compact_enabled = self._settings.micro_compact
+        self._micro_turns = 0
+        self._micro_tries: Counter[int] = Counter()
         self._budget = self._budget_of(DEFAULT_WINDOW_TOKENS, 4096)
 
     # -- what it is bound to -------------------------------------------------------------------
@@ -154,8 +162,9 @@ class ContextCompressor:
         fits; CallCancelled when the fence was cancelled.
         """
         inputs = [{**message, "_ref": index} for index, message in enumerate(messages)]
-        attempt = self._by_hand(attempt or self._unattended())
-        budget = attempt.budget
+        attempt = attempt or self._unattended()
+        budget = self._with_tail(attempt.budget)
+        attempt = dataclasses.replace(attempt, budget=budget)
         masked = mask_rows(inputs, budget)
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
         enough = changed and _reaches_target(inputs, masked, budget)
@@ -171,12 +180,9 @@ class ContextCompressor:
             plan_cut(masked, budget).covered
         )
 
-    def _by_hand(self, attempt: AttemptContext) -> AttemptContext:
-        """Return the attempt with the tail that was set by hand, if one was."""
-        if self._tail is None:
-            return attempt
-        budget = dataclasses.replace(attempt.budget, tail_tokens=self._tail)
-        return dataclasses.replace(attempt, budget=budget)
+    def _with_tail(self, budget: Budget) -> Budget:
+        """Return the budget with the tail that was set by hand, if one was."""
+        return budget if self._tail is None else dataclasses.replace(budget, tail_tokens=self._tail)
 
     def _unattended(self) -> AttemptContext:
         fence = CompressionCommitFence(clock=self._clock)
@@ -247,6 +253,51 @@ class ContextCompressor:
             attempt.tally.rung = rung
         return failed
 
+    # -- micro passes --------------------------------------------------------------------------
+    def micro_is_due(self, messages: list[Message], budget: Budget) -> bool:
+        """Count a turn and return whether a micro pass should follow it."""
+        self._micro_turns += 1
+        if self._micro_turns < self._settings.micro_compact_every_n_turns:
+            return False
+        return self._next_micro_cut(messages, budget) is not None
+
+    def micro_compress(self, messages: list[Message], *, attempt: AttemptContext) -> Candidate:
+        """Return the view in which a marker stands for one finished exchange, or for all markers;
+        the same view when nothing is due.
+
+        Raises: ProviderError, SummaryFailure, CallCancelled.
+        """
+        inputs = [{**message, "_ref": index} for index, message in enumerate(messages)]
+        cut = self._next_micro_cut(inputs, attempt.budget)
+        if cut is None:
+            return Candidate(inputs, kind=PassKind.MICRO)
+        self._micro_turns = 0
+        self._micro_tries[_first_row(inputs, cut)] += 1
+        rows = [inputs[index] for index in cut.read]
+        job = SummaryJob(rows, "", "", cut.max_tokens, Prompt.MICRO)
+        started = time.monotonic()
+        try:
+            text = redact(self._micro_summarize_one(job, attempt))
+        except TextRefused as refusal:
+            raise SummaryFailure(str(refusal)) from refusal
+        summary_ms = int((time.monotonic() - started) * 1000)
+        kept = tuple(index for index in range(len(inputs)) if index not in set(cut.covered))
+        candidate = _candidate(inputs, Cut(kept, cut.covered), text, PassKind.MICRO)
+        candidate.strategy = (cut.strategy,)
+        return _credit(candidate, attempt, summary_ms)
+
+    def _next_micro_cut(self, messages: list[Message], budget: Budget) -> MicroCut | None:
+        """Return what to condense next; what failed `MICRO_TRIES` times is left alone."""
+        threshold = self._settings.micro_compact_defrag_threshold_tokens
+        for cut in micro_cuts(messages, self._with_tail(budget), threshold):
+            if self._micro_tries[_first_row(messages, cut)] < MICRO_TRIES:
+                return cut
+        return None
+
+    def _micro_summarize_one(self, job: SummaryJob, attempt: AttemptContext) -> str:
+        """Return the text of a marker. Raises: ProviderError, SummaryFailure, CallCancelled."""
+        return self._generate_summary(job, attempt)
+
     def _generate_summary(self, job: SummaryJob, attempt: AttemptContext) -> str:
         """Return the text of a summary. Raises: ProviderError, SummaryFailure, CallCancelled."""
         if attempt.client is None:
@@ -264,12 +315,20 @@ def _reaches_target(inputs: list[Message], masked: list[Message], budget: Budget
 def _candidate(masked: list[Message], cut: Cut, text: str, kind: PassKind) -> Candidate:
     """Return the view in which a new row of `text` stands where the last covered row stood."""
     new_row: Message = {"role": "user", "content": text, "_kind": kind.value}
+    if kind is PassKind.MICRO:
+        new_row |= marker_fields([masked[index] for index in cut.covered])
     new_row["_tokens"] = estimate_message(new_row)
     last = cut.covered[-1]
     kept = [masked[index] for index in cut.kept]
     place = sum(index < last for index in cut.kept)
     strategy = ("mask", kind.value) if any(_is_fresh_mask(row) for row in kept) else (kind.value,)
     return Candidate([*kept[:place], new_row, *kept[place:]], kind=kind, strategy=strategy)
+
+
+def _first_row(messages: list[Message], cut: MicroCut) -> int:
+    """Return the row id by which a cut is known; 0 for one that begins with a pending row."""
+    row_id: int = messages[cut.covered[0]].get("_row_id", 0)
+    return row_id
 
 
 def _is_fresh_mask(row: Message) -> bool:

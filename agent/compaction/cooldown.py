@@ -156,6 +156,8 @@ class Ending(StrEnum):
     MODEL_SWITCHED = "model_switched"
     REMEMBERED = "remembered"
     """The only rung that would have helped failed before and nothing has changed since."""
+    UNDONE = "undone"
+    """The view was put back before a real count could judge the last pass."""
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,13 @@ def _model_switched(_health: Health, _outcome: Outcome) -> tuple[Health, Guards]
     return Health(), Guards(clear_cooldown=True, health={})
 
 
+def _undone(health: Health, _outcome: Outcome) -> tuple[Health, Guards]:
+    if not health.awaiting_verdict:
+        return health, Guards()
+    after = dataclasses.replace(health, awaiting_verdict=False)
+    return after, Guards(health=after.to_dict())
+
+
 def _strike(health: Health, outcome: Outcome) -> tuple[Health, Guards]:
     """Count a strike; the last one brakes and leaves room for one probe afterwards."""
     strikes = health.strikes + 1
@@ -296,6 +305,7 @@ _RULES: Mapping[Ending, Callable[[Health, Outcome], tuple[Health, Guards]]] = {
     Ending.INEFFECTIVE: _ineffective,
     Ending.MODEL_SWITCHED: _model_switched,
     Ending.REMEMBERED: _remembered,
+    Ending.UNDONE: _undone,
 }
 
 

@@ -55,7 +55,8 @@ class AttemptRequest:
     `force` skips the gate but for the OFF switch; `current_tokens` is what the caller believes the
     request to take and is only passed on to the engine; `preview` leaves the pass prepared until a
     person decides, `background` until a later attempt commits it; `adopt_only` commits a prepared
-    pass or nothing. Units: `waited_ms` is how long a turn had to wait for a background pass.
+    pass or nothing; `micro` condenses one exchange and leaves brake and health alone.
+    Units: `waited_ms` is how long a turn had to wait for a background pass.
     """
 
     trigger: str
@@ -66,6 +67,7 @@ class AttemptRequest:
     preview: bool = False
     background: bool = False
     adopt_only: bool = False
+    micro: bool = False
     waited_ms: int = 0
 
     @property

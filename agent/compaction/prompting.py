@@ -18,6 +18,7 @@ class Prompt(StrEnum):
     UPDATE = "update"
     CHUNK = "chunk"
     JOIN = "join"
+    MICRO = "micro"
 
 
 @functools.cache

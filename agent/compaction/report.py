@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.base.events import CompactionFinished, CompactionProgress, CompactionStarted, Notice
 from agent.compaction.host import CompressionHost
-from agent.sessions.records import PassRecord, PassStatus
+from agent.sessions.records import PassKind, PassRecord, PassStatus
 
 
 def tell_started(agent: CompressionHost, pass_id: str, trigger: str) -> None:
@@ -35,7 +35,7 @@ def tell_finished(agent: CompressionHost, ledger: PassRecord) -> None:
             coverage=ledger.receipt.get("coverage"),
         )
     )
-    if ledger.status is PassStatus.FAILED:
+    if ledger.status is PassStatus.FAILED and ledger.kind is not PassKind.MICRO:
         agent.emit(
             Notice(
                 level="warning",

@@ -38,13 +38,15 @@ class SummaryJob:
     """What is to be summarised.
 
     `rows` are the covered rows without earlier summaries, oldest first; `previous` is the text of
-    those; `focus` what the user asked to keep in detail. Units: `max_tokens` of the summary.
+    those; `focus` what the user asked to keep in detail; `prompt` what is asked for when there is
+    nothing earlier. Units: `max_tokens` of the summary.
     """
 
     rows: list[Message]
     previous: str
     focus: str
     max_tokens: int
+    prompt: Prompt = Prompt.SUMMARY
 
 
 def write_summary(job: SummaryJob, client: SummaryClient, attempt: AttemptContext) -> str:
@@ -98,7 +100,7 @@ class _Run:
         previous = redact(job.previous)
         lines = lines_of(job.rows)
         cap = min(job.max_tokens, int(self.window_tokens * OUTPUT_SHARE))
-        prompt = Prompt.UPDATE if previous else Prompt.SUMMARY
+        prompt = Prompt.UPDATE if previous else job.prompt
         room = self._room(prompt, cap) - strict_tokens(previous)
         if sum(line.tokens for line in lines) > room:
             return self._write_in_parts(lines, previous, cap)

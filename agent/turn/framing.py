@@ -28,6 +28,20 @@ def recall_footer(rows: str) -> str:
     )
 
 
+def frame_marker(marker: Message, *, recall: bool) -> Message:
+    """Return the assistant's message that a marker is shown as; the stored row is left as it is."""
+    kept = "the rows it stands for are kept"
+    if recall and marker.get("_seq"):
+        rows = f"{marker.get('_from_seq', marker['_seq'])}-{marker['_seq']}"
+        kept = f'the rows are kept: recall(rows="{rows}")'
+    shown: Message = {key: marker[key] for key in ("role", "_seq", "_seen") if key in marker}
+    shown["content"] = f"[Condensed: what was done and said here; {kept}]\n" + text_of(
+        marker.get("content")
+    )
+    shown["_tokens"] = estimate_message(shown)
+    return shown
+
+
 def frame_summary(
     summary: Message, dealt_with: Sequence[Message], *, recall: bool, restated: bool, pins: str = ""
 ) -> Message:

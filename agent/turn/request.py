@@ -14,7 +14,7 @@ from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
 from agent.compaction.pins import render_pins, unsaid_pins
 from agent.sessions.records import Pin
-from agent.turn.framing import frame_summary
+from agent.turn.framing import frame_marker, frame_summary
 
 LOST_RESULT = (
     "[interrupted: the outcome of this call is unknown; it may have taken effect. "
@@ -71,6 +71,8 @@ def shape(
     for row in view:
         if row["role"] not in _WIRE_ROLES:
             rows.append(row | {"role": "user", "_kind": "note"})
+        elif row.get("_kind") == "micro":
+            rows.append(frame_marker(row, recall=limits.recall))
         elif _is_long_request(row, limits):
             excerpted.append(row.get("_seq", 0))
             rows.append(_excerpt(row, limits.message_tokens))

@@ -1,0 +1,57 @@
+"""What an engine proposed becomes a plan, with what it lost put back, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.base.messages import Message
+from agent.base.record import dataclass
+from agent.compaction.attempt import reconcile
+from agent.compaction.budget import Budget
+from agent.compaction.material import Material
+from agent.compaction.outcomes import Refused
+from agent.compaction.pins import choose_pins
+from agent.compaction.plan import Plan, make_plan
+from agent.compaction.verify import judge_candidate
+from agent.sessions.records import PassKind
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a candidate is judged by."""
+
+    material: Material
+    budget: Budget
+    watermark: int
+    preview: bool
+
+
+def review_candidate(inputs: list[Message], candidate: list[Message], review: Review) -> Plan:
+    """Return the plan of a candidate; to a marker, which is short on purpose, nothing is put back.
+
+    Raises: Refused; CandidateRefused.
+    """
+    if not candidate:
+        raise Refused("empty_transcript")
+    changes = reconcile(inputs, candidate)
+    if changes.nothing:
+        raise Refused("no_progress")
+    pinned, _beyond = choose_pins(review.material.pins, review.budget.pin_tokens)
+    reason = judge_candidate(inputs, changes, review.budget, pinned)
+    if reason:
+        raise Refused(reason)
+    receipt: Mapping[str, Any] = {}
+    if changes.kind is not PassKind.MICRO:
+        from agent.compaction.conserve import conserve
+
+        conserved = conserve(inputs, changes, review.material, review.budget)
+        changes, receipt = conserved.changes, conserved.receipt
+    return make_plan(
+        inputs,
+        changes,
+        candidate,
+        watermark=review.watermark,
+        preview=review.preview,
+        conserved=receipt,
+    )
