@@ -8,31 +8,36 @@ Construction touches no network and no file but the given store. Read next:
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Callable
 from typing import Any
 
 from agent.agent_runtime_helpers import note_turn_persisted, note_turn_start
-from agent.base.errors import HermesError, UsageError
+from agent.base.errors import HermesError, UndoRefused, UsageError
 from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
-from agent.base.ids import new_turn_id
-from agent.base.messages import Message
+from agent.base.ids import new_session_id, new_turn_id
+from agent.base.messages import Message, is_user_text, text_of, wire_message
 from agent.base.settings import Settings
 from agent.base.tokens import Calibration
 from agent.compaction.host import AttemptRequest
 from agent.compaction.pins import refuse_over_budget
-from agent.compaction.verdict import discard_prepared, model_switched
+from agent.compaction.verdict import discard_prepared, guards_of_undo, model_switched
 from agent.conversation_compression import (
     commit_prepared,
     compress_context,
     run_attempt,
 )
-from agent.sessions.records import PassRecord, Pin
+from agent.sessions.records import Guards, PassRecord, Pin, UndoResult
 from agent.tools.recall import recall_rows
 from agent.turn.host import Turn, TurnResult, UsageTotals
-from agent.turn.loop import run_turn
+from agent.turn.loop import Ending, run_turn
 from agent.turn.meter import ContextMeter, measure
 from agent.turn.options import AgentOptions, with_model
 from agent.turn.reader import StoredRows
 from agent.turn.runtime import AgentRuntime
+from agent.turn_finalizer import _micro_compact_after_turn
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["AIAgent", "ContextMeter", "TurnResult", "UsageTotals"]
 
@@ -152,6 +157,51 @@ class AIAgent(AgentRuntime):
                 self.publish_pass(record)
             return record
 
+    def undo_compaction(self, pass_id: str | None = None) -> UndoResult:
+        """Undo a pass by id or unique prefix, and first those that stand on it; None takes the
+        newest compaction in the view. A pass that is running is stopped, a prepared one closed.
+
+        What the pass covered is shown again beside everything accepted since. A rewind can be
+        undone by its id while nothing was accepted after it.
+        Raises: UnknownPass; UndoRefused, with the reason.
+        Concurrency: any thread, also during a turn, whose next request carries the changed view.
+        """
+        return self._change_view(
+            lambda guards: self.store.undo_pass(self.session_id, pass_id, guards=guards)
+        )
+
+    def undo_turn(self) -> str:
+        """Take the last message of the user back, with all that follows it, and return its text.
+
+        Messages that were accepted one after the other without an answer are taken back together.
+        A running turn is waited for. Raises: UndoRefused when there is no message.
+        """
+        with self._turn_lock:
+            rows = self._last_user_turn()
+            self._rewind(rows[0]["_seq"])
+            return "\n\n".join(text_of(row.get("content")) for row in rows)
+
+    def retry(self) -> TurnResult:
+        """Take the last message of the user back and send it again, as it was.
+
+        Raises: as `undo_turn` and `run_conversation`.
+        """
+        with self._turn_lock:
+            rows = self._last_user_turn()
+            self._rewind(rows[0]["_seq"])
+            stored = self.store.append(self.session_id, [wire_message(row) for row in rows])
+            return self._run(stored[0]["_seq"])
+
+    def branch(self, title: str | None = None) -> str:
+        """Go on in a fork of the whole conversation and return its session id; the conversation so
+        far stays as it is under its own id. Raises: UsageError when the title is taken."""
+        with self._turn_lock:
+            self._open_session()
+            new_id = new_session_id(self.clock.now())
+            self.store.fork_session(self.session_id, new_id, title=title)
+            self.move_to(new_id)
+            return new_id
+
     def recall(
         self,
         query: str | None = None,
@@ -239,6 +289,7 @@ class AIAgent(AgentRuntime):
             self.emit(TurnStarted())
             with self.traced_turn(turn) as trace:
                 ending = run_turn(self, turn)
+                self._follow_turn(turn, ending)
                 if trace is not None:
                     trace.stop_reason = ending.stop_reason
             self.emit(TurnFinished(final_text=ending.final_text, stop_reason=ending.stop_reason))
@@ -262,6 +313,44 @@ class AIAgent(AgentRuntime):
             passes=turn.passes,
             stop_reason=ending.stop_reason,
         )
+
+    def _follow_turn(self, turn: Turn, ending: Ending) -> None:
+        """Do what follows a turn that was answered, before it is told as finished."""
+        answer = ending.final_text if ending.stop_reason in ("stop", "length") else ""
+        self.live.refresh()
+        _micro_compact_after_turn(self, list(self.live.messages), answer, _log, turn.id)
+
+    def _change_view(self, change: Callable[[Guards], UndoResult]) -> UndoResult:
+        """Stop a running pass, make a change of the view, and tell it."""
+        self._open_session()
+        for fence in list(self.fences):
+            fence.try_cancel_before_commit()
+        result = change(guards_of_undo(self))
+        for row in result.ledger:
+            self.publish_pass(row)
+        return result
+
+    def _rewind(self, seq: int) -> None:
+        self._change_view(lambda guards: self.store.rewind(self.session_id, seq, guards=guards))
+
+    def _last_user_turn(self) -> list[Message]:
+        """Return the newest user rows of the view that nothing stands between.
+
+        Raises: UndoRefused when there are none.
+        """
+        self._open_session()
+        self.live.refresh()
+        rows: list[Message] = []
+        for row in reversed(self.live.messages):
+            if is_user_text(row):
+                rows.insert(0, row)
+            elif rows:
+                break
+        if not rows:
+            raise UndoRefused(
+                f"session {self.session_id!r} has no message of the user to take back"
+            )
+        return rows
 
     def _compress_context(
         self, messages: list[Message], system_message: str, **options: Any

@@ -37,6 +37,12 @@ def model_switched(at: float) -> Guards:
     return guards
 
 
+def guards_of_undo(agent: CompressionHost) -> Guards:
+    """Return what an undo or a rewind means for later attempts: no verdict is awaited any more."""
+    health = Health.from_dict(agent.store.health(agent.session_id))
+    return next_health(health, Outcome(Ending.UNDONE, at=agent.clock.now()))[1]
+
+
 def discard_prepared(agent: CompressionHost) -> PassRecord | None:
     """Close the prepared pass, if there is one, and return its ledger row."""
     record = agent.store.prepared_pass(agent.session_id)
