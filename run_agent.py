@@ -348,7 +348,7 @@ class AIAgent(AgentRuntime):
                 break
         if not rows:
             raise UndoRefused(
-                f"session {self.session_id!r} has no message of the user to take back"
+                f"session {self.session_id!r} shows no message of the user to take back"
             )
         return rows
 

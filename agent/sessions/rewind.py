@@ -28,7 +28,7 @@ def rewind(connection: Connection, scope: Scope, seq: int, guards: Guards) -> Un
     """Undo the passes that reach across row `seq`, then hide every place from it on."""
     conversation_id = scope.conversation_id
     seqs = [row[0] for row in connection.execute(sql.SHOWN_SEQS_FROM, (conversation_id, seq))]
-    if not seqs:
+    if seq < 1 or not seqs:
         watermark = read_head(connection, scope.session_id).watermark
         raise UsageError(
             f"session {scope.session_id!r} has nothing to take back from row {seq} on; "

@@ -10,7 +10,18 @@ import pytest
 from agent.testing.clock import FakeClock
 from hermes_state import SessionDB
 
-for part in ("", "_extracts", "_guards", "_ledger", "_passes", "_rows", "_search", "_sessions"):
+for part in (
+    "",
+    "_extracts",
+    "_forks",
+    "_guards",
+    "_ledger",
+    "_passes",
+    "_rows",
+    "_search",
+    "_sessions",
+    "_undo",
+):
     pytest.register_assert_rewrite(f"tests.sessions.contract{part}")
 
 

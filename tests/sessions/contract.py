@@ -13,12 +13,14 @@ import pytest
 from agent.base.errors import StoreError
 from agent.sessions.protocol import SessionStore
 from tests.sessions.contract_extracts import ExtractsContract
+from tests.sessions.contract_forks import ForksContract, RotationContract
 from tests.sessions.contract_guards import GuardsContract, LeasesContract
 from tests.sessions.contract_ledger import LedgerContract
 from tests.sessions.contract_passes import PassesContract
 from tests.sessions.contract_rows import BlobsContract, RowsContract
 from tests.sessions.contract_search import SearchContract
 from tests.sessions.contract_sessions import SessionsContract
+from tests.sessions.contract_undo import RewindContract, UndoContract
 from tests.sessions.steps import SESSION, begin, talk
 
 
@@ -32,6 +34,10 @@ class StoreContract(
     LeasesContract,
     PassesContract,
     LedgerContract,
+    UndoContract,
+    RewindContract,
+    ForksContract,
+    RotationContract,
 ):
     """All parts of the contract."""
 

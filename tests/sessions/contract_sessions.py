@@ -83,6 +83,10 @@ class SessionsContract:
             lambda: store.get_compression_lock_holder("nobody"),
             lambda: store.prepared_pass("nobody"),
             lambda: store.passes("nobody"),
+            lambda: store.undo_pass("nobody"),
+            lambda: store.rewind("nobody", 1),
+            lambda: store.fork_session("nobody", "x"),
+            lambda: store.pass_record("x", session_id="nobody"),
             lambda: store.note_unstarted(
                 "nobody", status="skipped", failure_class="x", trigger="manual"
             ),
