@@ -163,7 +163,7 @@ class ContextCompressor:
         """
         inputs = [{**message, "_ref": index} for index, message in enumerate(messages)]
         attempt = attempt or self._unattended()
-        budget = self._with_tail(attempt.budget)
+        budget = self._by_hand(attempt.budget)
         attempt = dataclasses.replace(attempt, budget=budget)
         masked = mask_rows(inputs, budget)
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
@@ -176,11 +176,12 @@ class ContextCompressor:
     def needs_model(self, messages: list[Message], budget: Budget) -> bool:
         """Return whether a pass over `messages` would ask for a summary."""
         masked = mask_rows(messages, budget)
+        budget = self._by_hand(budget)
         return not _reaches_target(messages, masked, budget) and bool(
             plan_cut(masked, budget).covered
         )
 
-    def _with_tail(self, budget: Budget) -> Budget:
+    def _by_hand(self, budget: Budget) -> Budget:
         """Return the budget with the tail that was set by hand, if one was."""
         return budget if self._tail is None else dataclasses.replace(budget, tail_tokens=self._tail)
 
@@ -289,7 +290,7 @@ class ContextCompressor:
     def _next_micro_cut(self, messages: list[Message], budget: Budget) -> MicroCut | None:
         """Return what to condense next; what failed `MICRO_TRIES` times is left alone."""
         threshold = self._settings.micro_compact_defrag_threshold_tokens
-        for cut in micro_cuts(messages, self._with_tail(budget), threshold):
+        for cut in micro_cuts(messages, self._by_hand(budget), threshold):
             if self._micro_tries[_first_row(messages, cut)] < MICRO_TRIES:
                 return cut
         return None
