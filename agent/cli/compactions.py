@@ -8,11 +8,14 @@ import typer
 
 from agent.cli.opening import opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
-from agent.cli.output import pass_shape, print_json, print_lines, terminal_width
+from agent.cli.output import changes_shape, pass_shape, print_json, print_lines, terminal_width
+from agent.tui.changes import changes_lines, undo_lines
 from agent.tui.receipt import pass_lines
 from agent.tui.render import Line, passes_table, row_lines
 
-app = command_app("List and show the compactions of a conversation.")
+PassName = Annotated[str, typer.Argument(metavar="PASS", help="Id or beginning of an id.")]
+
+app = command_app("List, show, compare and undo the compactions of a conversation.")
 
 
 @app.command("list", epilog="Example: hermes compactions list 'Garden plan'")
@@ -31,7 +34,7 @@ def list_passes(
 
 @app.command(epilog="Example: hermes compactions show 3fa9c1d2")
 def show(
-    pass_id: Annotated[str, typer.Argument(metavar="PASS", help="Id or beginning of an id.")],
+    pass_id: PassName,
     as_json: JsonFlag = False,
 ) -> None:
     """Show one compaction: its receipt, and the text that stands in for what it covers."""
@@ -45,3 +48,32 @@ def show(
     for message in made:
         lines += [Line(""), *row_lines(message, "stands in for what is covered")]
     print_lines(lines)
+
+
+@app.command(epilog="Example: hermes compactions diff 3fa9c1d2")
+def diff(pass_id: PassName, as_json: JsonFlag = False) -> None:
+    """Show what left the view, what stands in its place, and what is in no row of it any more."""
+    with opened_store() as store:
+        changes = store.pass_changes(pass_id)
+    if as_json:
+        print_json(changes_shape(changes))
+    else:
+        print_lines(changes_lines(changes))
+
+
+@app.command(epilog="Example: hermes compactions undo 'Garden plan' --pass 3fa9c1d2")
+def undo(
+    session: SessionName,
+    pass_id: Annotated[
+        str,
+        typer.Option("--pass", metavar="PASS", help="Id or beginning of one; the newest without."),
+    ] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Undo a compaction: what it covered is in the view again, later messages stay."""
+    with opened_store() as store:
+        result = store.undo_pass(store.find_session(session).id, pass_id or None)
+    if as_json:
+        print_json([pass_shape(record) for record in result.ledger])
+    else:
+        print_lines(undo_lines(result))

@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from agent.base.messages import Message, wire_message
-from agent.sessions.records import HistoryRow, PassRecord, SessionRecord
+from agent.sessions.records import HistoryRow, PassChanges, PassRecord, SessionRecord
+from agent.tui.changes import dropped
 from agent.tui.figures import printable
 from agent.tui.render import Line
 
@@ -49,11 +50,31 @@ def row_shape(message: Message) -> dict[str, Any]:
     return {"seq": message.get("_seq"), "at": message.get("_at"), **wire_message(message)}
 
 
+def changes_shape(changes: PassChanges) -> dict[str, Any]:
+    """Return what a pass changed as JSON, rows whole."""
+    named, total = dropped(changes.record)
+    return {
+        "pass": pass_shape(changes.record),
+        "left": [made_shape(message) for message in changes.left],
+        "masked": [
+            {"before": row_shape(before), "after": row_shape(after)}
+            for before, after in changes.masked
+        ],
+        "made": [made_shape(message) for message in changes.made],
+        "dropped": named,
+        "dropped_count": total,
+    }
+
+
+def made_shape(message: Message) -> dict[str, Any]:
+    """Return a row as JSON with its kind, since a pass may have made it."""
+    return {**row_shape(message), "kind": message.get("_kind", "message")}
+
+
 def place_shape(row: HistoryRow) -> dict[str, Any]:
     """Return a place as JSON: the row, where it stands, and the passes that made or covered it."""
     return {
-        **row_shape(row.message),
-        "kind": row.message.get("_kind", "message"),
+        **made_shape(row.message),
         "state": row.state.value,
         "made_by": row.made_by,
         "compacted_by": row.compacted_by,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agent.base.errors import UsageError
+from agent.base.ids import new_session_id
 from agent.cli.opening import opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
 from agent.cli.output import (
@@ -19,9 +22,10 @@ from agent.cli.output import (
     terminal_width,
 )
 from agent.tui import figures
+from agent.tui.files import export_file, import_fault, import_file, imported_line
 from agent.tui.render import Line, history_lines, sessions_table
 
-app = command_app("List, read, search, name and delete stored sessions.")
+app = command_app("List, read, search, name, fork, export, import and delete stored sessions.")
 
 
 @app.command("list", epilog="Example: hermes sessions list --limit 5")
@@ -102,6 +106,70 @@ def rename(
         record = store.find_session(session)
         store.set_title(record.id, name or None)
     print_lines([Line(f"{record.id} is now {name!r}" if name else f"{record.id} has no title now")])
+
+
+@app.command(epilog="Example: hermes sessions fork 'Garden plan' --rows-to 40 --title 'Plan B'")
+def fork(
+    session: SessionName,
+    rows_to: Annotated[
+        int | None,
+        typer.Option("--rows-to", metavar="SEQ", min=1, help="The last row to take; all without."),
+    ] = None,
+    title: Annotated[str, typer.Option(metavar="TITLE", help="Title of the fork.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a conversation that goes on from a row of this one, which stays as it is."""
+    with opened_store() as store:
+        record = store.find_session(session)
+        made = store.fork_session(
+            record.id, new_session_id(), up_to_seq=rows_to, title=title or None
+        )
+    if as_json:
+        print_json(session_shape(made))
+    else:
+        count = figures.counted(made.message_count, "message")
+        print_lines([Line(f"{made.id} is a fork of {record.id} with {count}")])
+
+
+@app.command(epilog="Example: hermes sessions export 'Garden plan' -o garden.jsonl")
+def export(
+    session: SessionName,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="A new file; standard output without."),
+    ] = None,
+) -> None:
+    """Write a whole conversation as JSONL: messages, compactions, pins, what they say."""
+    with opened_store() as store:
+        record = store.find_session(session)
+        if output is not None:
+            print_lines([export_file(store, record.id, output)])
+        else:
+            sys.stdout.flush()
+            store.export_session(record.id, sys.stdout.buffer)
+
+
+@app.command("import", epilog="Example: hermes sessions import garden.jsonl --title 'Garden plan'")
+def import_session(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'export' wrote.")],
+    title: Annotated[str, typer.Option(metavar="TITLE", help="Title, in place of its own.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Take an exported conversation in, as a new session; one that is here stays as it is.
+
+    A file that breaks somewhere is taken in up to there; the exit code is 2 then.
+    """
+    with opened_store() as store:
+        imported = import_file(store, file, title or None)
+        store.index_pending()
+    if as_json:
+        shape = dataclasses.asdict(imported)
+        print_json({**shape, "session": session_shape(imported.session)})
+    else:
+        print_lines([imported_line(imported)])
+    fault = import_fault(imported, file)
+    if fault:
+        raise UsageError(fault)
 
 
 @app.command(epilog="Example: hermes sessions delete 'Garden plan' --yes")

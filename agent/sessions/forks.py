@@ -54,9 +54,10 @@ def fork_conversation(connection: Connection, fork: Fork, now: float) -> Session
     whole_tokens = dict(connection.execute(sql.TOKENS_OF_MASKED, (parent_id,)).fetchall())
     inherited = list(_inherited(places, last, passes, whole_tokens))
     if not inherited:
-        raise UsageError(
-            f"session {fork.session_id!r} has no row up to {last} to fork; give a higher row"
-        )
+        lacking = f"session {fork.session_id!r} has no row"
+        if fork.up_to_seq is None:
+            raise UsageError(f"{lacking} to fork; send a message first")
+        raise UsageError(f"{lacking} up to {last} to fork; give a higher row")
     connection.executemany(sql.INHERIT_PLACE, [(child_id, *place) for place in inherited])
     connection.execute(sql.RECOUNT, (child_id,))
     connection.execute(sql.INHERIT_PINS, (child_id, parent_id, last))

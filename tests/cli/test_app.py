@@ -67,7 +67,9 @@ def test_completion_offers_subcommands() -> None:
         "COMP_CWORD": "2",
     }
     done = subprocess.run(HERMES, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["list", "show", "search", "rename", "delete"]
+    assert done.stdout.split() == [
+        *("list", "show", "search", "rename", "fork", "export", "import", "delete")
+    ]
 
 
 def test_an_unexpected_failure_is_one_line_and_its_traceback_is_in_the_log(

@@ -81,6 +81,38 @@ WRONG: list[tuple[list[str], int, str]] = [
         f"session '{SESSION}' would be deleted for good and nobody can be asked; add --yes",
     ),
     (
+        ["sessions", "fork", SESSION, "--rows-to", "0"],
+        2,
+        (
+            "invalid value for '--rows-to': Input should be greater than or equal to 1; "
+            "see 'hermes sessions fork --help'"
+        ),
+    ),
+    (
+        ["sessions", "fork", SESSION, "--title", "Taken"],
+        2,
+        "session 'other' has the title 'Taken' already; choose another",
+    ),
+    (
+        ["sessions", "fork", "other"],
+        2,
+        "session 'other' has no row to fork; send a message first",
+    ),
+    (["sessions", "export", "Nobody"], 2, "no session 'Nobody'; see `hermes sessions list`"),
+    (
+        ["sessions", "import", "nowhere.jsonl"],
+        2,
+        "cannot read 'nowhere.jsonl': No such file or directory; choose another",
+    ),
+    (
+        ["sessions", "import", __file__],
+        2,
+        (
+            f"cannot import {__file__!r}: line 1: this is no export of `hermes sessions export`; "
+            'its first line would say "format": "hermes-continuum"'
+        ),
+    ),
+    (
         ["recall", SESSION],
         2,
         'recall takes a query, or rows like "17" or "40-62"; given: neither',
@@ -111,6 +143,26 @@ WRONG: list[tuple[list[str], int, str]] = [
     ),
     (
         ["compactions", "show", "ffff"],
+        2,
+        "no compaction pass 'ffff'; see `hermes compactions list`",
+    ),
+    (
+        ["compactions", "diff", "ffff"],
+        2,
+        "no compaction pass 'ffff'; see `hermes compactions list`",
+    ),
+    (
+        ["compactions", "undo", "Nobody"],
+        2,
+        "no session 'Nobody'; see `hermes sessions list`",
+    ),
+    (
+        ["compactions", "undo", SESSION],
+        2,
+        f"session '{SESSION}' has no compaction in force to undo",
+    ),
+    (
+        ["compactions", "undo", SESSION, "--pass", "ffff"],
         2,
         "no compaction pass 'ffff'; see `hermes compactions list`",
     ),

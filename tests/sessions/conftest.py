@@ -47,3 +47,11 @@ def open_store(tmp_path: Path, clock: FakeClock) -> Iterator[Callable[[], Sessio
 @pytest.fixture
 def store(open_store: Callable[[], SessionDB]) -> SessionDB:
     return open_store()
+
+
+@pytest.fixture
+def other(tmp_path: Path, clock: FakeClock) -> Iterator[SessionDB]:
+    """Another store, empty."""
+    store = SessionDB(tmp_path / "other.db", clock=clock)
+    yield store
+    store.close()
