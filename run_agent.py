@@ -27,7 +27,7 @@ from agent.conversation_compression import (
     compress_context,
     run_attempt,
 )
-from agent.sessions.records import Guards, PassRecord, Pin, UndoResult
+from agent.sessions.records import Guards, PassChanges, PassRecord, Pin, UndoResult
 from agent.tools.recall import recall_rows
 from agent.turn.host import Turn, TurnResult, UsageTotals
 from agent.turn.loop import Ending, run_turn
@@ -169,6 +169,12 @@ class AIAgent(AgentRuntime):
         return self._change_view(
             lambda guards: self.store.undo_pass(self.session_id, pass_id, guards=guards)
         )
+
+    def diff(self, pass_id: str) -> PassChanges:
+        """Return what a pass of this conversation, by id or unique prefix, took out of the view,
+        what it put there, and its receipt. Raises: UnknownPass."""
+        self._open_session()
+        return self.store.pass_changes(pass_id, session_id=self.session_id)
 
     def undo_turn(self) -> str:
         """Take the last message of the user back, with all that follows it, and return its text.

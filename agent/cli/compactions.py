@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 import typer
 
-from agent.cli.opening import opened_store
+from agent.base.settings import ModelSettings
+from agent.cli.opening import opened_agent, opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
 from agent.cli.output import changes_shape, pass_shape, print_json, print_lines, terminal_width
+from agent.settings import load_settings, needs_model_name
 from agent.tui.changes import changes_lines, undo_lines
 from agent.tui.receipt import pass_lines
 from agent.tui.render import Line, passes_table, row_lines
@@ -71,8 +74,12 @@ def undo(
     as_json: JsonFlag = False,
 ) -> None:
     """Undo a compaction: what it covered is in the view again, later messages stay."""
-    with opened_store() as store:
-        result = store.undo_pass(store.find_session(session).id, pass_id or None)
+    settings = load_settings()
+    if needs_model_name(settings):
+        # No model is asked, so any will do.
+        settings = dataclasses.replace(settings, model=ModelSettings())
+    with opened_agent(settings, session) as agent:
+        result = agent.undo_compaction(pass_id or None)
     if as_json:
         print_json([pass_shape(record) for record in result.ledger])
     else:

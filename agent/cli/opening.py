@@ -32,6 +32,22 @@ def opened_store() -> Iterator[SessionDB]:
         store.close()
 
 
+@contextmanager
+def opened_agent(settings: Settings, session: str) -> Iterator[AIAgent]:
+    """Open an agent on a stored session (id, beginning of one, or title) for the length of a
+    `with` block."""
+    store = open_store(settings)
+    try:
+        record = store.find_session(session)
+        agent = AIAgent(settings=settings, session_db=store, session_id=record.id, platform="cli")
+        try:
+            yield agent
+        finally:
+            agent.close()
+    finally:
+        store.close()
+
+
 def require_model(settings: Settings) -> None:
     """Return when a model is named or the embedded one answers.
 

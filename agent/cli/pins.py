@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.opening import open_store, opened_store
+from agent.cli.opening import opened_agent, opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
 from agent.cli.output import print_json, print_lines, terminal_width
 from agent.settings import load_settings
 from agent.tui.pins import pin_line, pins_table
-from run_agent import AIAgent
 
 app = command_app("List, set and take off the standing instructions of a conversation.")
 
@@ -36,15 +35,8 @@ def add(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The instruction, as a sentence.")],
 ) -> None:
     """Set an instruction; it is shown to the model word for word from now on."""
-    settings = load_settings()
-    store = open_store(settings)
-    try:
-        record = store.find_session(session)
-        agent = AIAgent(settings=settings, session_db=store, session_id=record.id, platform="cli")
+    with opened_agent(load_settings(), session) as agent:
         pin = agent.pin(text)
-        agent.close()
-    finally:
-        store.close()
     print_lines([pin_line(pin, "set")])
 
 

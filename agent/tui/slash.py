@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from agent.base.errors import UsageError
 from agent.base.record import dataclass
 from agent.providers.catalog import list_models
 from agent.sessions.records import PassRecord, PassStatus, SessionRecord
 from agent.tui import figures
+from agent.tui.changes import undo_lines
 from agent.tui.chat import Chat
+from agent.tui.files import export_file
 from agent.tui.pins import pin_line, pins_table
 from agent.tui.receipt import pass_failure, plan_lines
 from agent.tui.render import (
@@ -24,6 +27,7 @@ from agent.tui.render import (
 )
 
 _COMMAND = re.compile(r"/([a-zA-Z][a-zA-Z-]*)(?:\s+(.*))?", re.DOTALL)
+_TOLD_CELLS = 60
 _ROWS = re.compile(r"\d+(\s*-\s*\d+)?")
 
 
@@ -104,6 +108,35 @@ def _decide(chat: Chat, answer: str) -> None:
     else:
         chat.agent.discard_prepared()
         chat.screen.show([Line("the preview was dropped, nothing changed", "dim")])
+
+
+def _undo_compress(chat: Chat, argument: str) -> None:
+    chat.screen.show(undo_lines(chat.agent.undo_compaction(argument or None)))
+
+
+def _undo(chat: Chat, _argument: str) -> None:
+    chat.start(lambda: chat.screen.show([_taken_back(chat.agent.undo_turn())]))
+
+
+def _taken_back(text: str) -> Line:
+    said = figures.clip(figures.one_line(text), _TOLD_CELLS)
+    return Line(f"took back {said!r} and what followed", "dim")
+
+
+def _retry(chat: Chat, _argument: str) -> None:
+    chat.start(lambda: chat.screen.ended(chat.agent.retry()))
+
+
+def _branch(chat: Chat, argument: str) -> None:
+    before = chat.agent.session_id
+    branch = chat.agent.branch(argument or None)
+    chat.screen.show([Line(f"now in {branch}, a fork; /resume {before} goes back", "dim")])
+
+
+def _export(chat: Chat, argument: str) -> None:
+    session_id = chat.agent.session_id
+    path = Path(argument or f"{session_id}.jsonl")
+    chat.start(lambda: chat.screen.show([export_file(chat.store, session_id, path)]))
 
 
 def _context(chat: Chat, _argument: str) -> None:
@@ -244,6 +277,10 @@ _TABLE = (
     Slash(
         "compress", "[FOCUS]", "compact the conversation now; --preview shows it first", _compress
     ),
+    Slash("undo-compress", "[PASS]", "undo the newest compaction, or that one", _undo_compress),
+    Slash("undo", "", "take back your last message and what followed", _undo),
+    Slash("retry", "", "take back the answer and send your last message again", _retry),
+    Slash("branch", "[TITLE]", "go on in a fork of this conversation", _branch, idle_only=True),
     Slash("context", "", "tokens of the next request, by part", _context),
     Slash("compactions", "", "every compaction of this conversation", _compactions),
     Slash("recall", "WORDS or A-B", "find or show accepted rows, compacted ones too", _recall),
@@ -258,6 +295,7 @@ _TABLE = (
     Slash("model", "[NAME]", "show or change the model", _model, idle_only=True),
     Slash("usage", "", "tokens and cost since this start", _usage),
     Slash("tools", "", "tools that the model is offered", _tools),
+    Slash("export", "[FILE]", "write this conversation as JSONL", _export),
     Slash("help", "", "this list", _help),
     Slash("quit", "", "leave (also Ctrl-D)", _quit),
 )
