@@ -6,8 +6,13 @@ quick. Read next: `chat.py`.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import os
+import signal
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -69,26 +74,61 @@ def root(
 
 
 def main() -> None:
-    """Run `hermes` with the arguments of this process and exit."""
+    """Run `hermes` with the arguments of this process and exit.
+
+    A request to end leaves in order, so that no tool outlives the turn that runs it.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _leave)
     sys.exit(run(sys.argv[1:]))
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def run(arguments: list[str]) -> int:
     """Run `hermes` and return its exit code; each failure is told in one line on standard error."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
+    _open_streams()
     try:
         code = app(args=arguments, prog_name="hermes", standalone_mode=False)
-        sys.stdout.flush()
     except TyperException as error:
         return _complain(usage_failure(error, arguments))
     except (typer.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        return _end_output(INTERRUPTED)
     except Exception as error:
-        return _complain(describe(error))
-    return code if isinstance(code, int) else 0
+        return _end_output(_complain(describe(error)))
+    return _end_output(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """Make the standard streams usable: one that the caller closed is empty, or goes nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")
+            setattr(sys, name, stream)
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _end_output(code: int) -> int:
+    """Write out what standard output still holds and return `code`, or 1 when that fails.
+
+    A reader that has left, as `head` does, is no fault to speak of.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # Python flushes once more when it ends
+        os.close(nowhere)
+        if error.errno != errno.EPIPE and not code:
+            _complain(describe(error))
+        return code or 1
+    return code
 
 
 def usage_failure(error: TyperException, arguments: list[str]) -> Failure:
@@ -102,5 +142,6 @@ def usage_failure(error: TyperException, arguments: list[str]) -> Failure:
 
 
 def _complain(failure: Failure) -> int:
-    sys.stderr.write(f"hermes: {failure.text}\n")
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"hermes: {failure.text}\n")
     return failure.exit_code

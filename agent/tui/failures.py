@@ -6,6 +6,7 @@ traceback, and the line names the log.
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from agent.base.redact import redact, redacted_trace
 from agent.tui.figures import one_line
 
 INTERRUPTED = 130
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ def describe(error: BaseException) -> Failure:
         return Failure(one_line(str(error)), error.exit_code, error.failure_class)
     if isinstance(error, KeyboardInterrupt):
         return Failure("interrupted", INTERRUPTED)
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = f" at {error.filename!r}" if error.filename else ""
+        return Failure(f"no space is left{where}; free some and try again", 1)
     what = one_line(redact(f"{type(error).__name__}: {error}"))
     path = log_file()
     try:

@@ -48,7 +48,8 @@ ENDINGS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line for a person, without its line feed; screens make control characters visible."""
+    """A line for a person without its last line feed, or a whole text; screens make control
+    characters visible."""
 
     text: str
     tone: Tone = "plain"
@@ -294,7 +295,7 @@ def row_lines(message: Message, state: str = "") -> list[Line]:
     lines = [Line(", ".join(heading), "dim")]
     text = text_of(message.get("content"))
     if text:
-        lines += [Line(part) for part in text.split("\n")]
+        lines.append(Line(text))  # whole: a tool result may have millions of lines
     for call in message.get("tool_calls") or ():
         function = call.get("function", {})
         lines.append(Line(f"→ {function.get('name', '?')} {function.get('arguments', '')}"))

@@ -286,8 +286,7 @@ def test_history_names_where_each_row_stands() -> None:
     ]
     assert [line.text for line in history_lines(rows)] == [
         "#1 user, 2026-11-30 14:40",
-        "a",
-        "b",
+        "a\nb",
         "",
         "#2 assistant, 2026-11-30 14:40, compacted by pass 01234567",
         "→ shell {}",
