@@ -100,14 +100,91 @@ def busy(store: SessionDB) -> SessionDB:
 
 @pytest.mark.parametrize(("statements", "problems"), BREACHES.values(), ids=[*BREACHES])
 def test_a_broken_law_is_named(busy: SessionDB, statements: list[str], problems: list[str]) -> None:
-    other = sqlite3.connect(busy.path, isolation_level=None)
+    _break(busy, statements, problems)
+
+
+def _break(store: SessionDB, statements: list[str], problems: list[str]) -> None:
+    """Change the store's file by hand and expect what the check then finds."""
+    other = sqlite3.connect(store.path, isolation_level=None)
     for statement in statements:
         other.execute(statement)
     other.close()
-    found = list(busy.check().problems)
+    found = list(store.check().problems)
     assert len(found) == len(problems)
     for line, expected in zip(found, problems, strict=True):
         assert expected in line
+
+
+BREACHES_OF_CHANGES = {
+    "shown though undone": (
+        ["DROP INDEX places_live", "UPDATE places SET hidden_by = NULL WHERE row_id = 5"],
+        [
+            "place 2 of conversation 1 is shown, but the pass that made it was undone",
+            "conversation 1 has two live places with seq 2",
+            "live_count",
+            "live_tokens",
+        ],
+    ),
+    "hidden by nothing": (
+        ["UPDATE places SET hidden_by = 99 WHERE row_id = 4 AND conversation_id = 1"],
+        ["place 4 of conversation 1 is hidden by no rewind in force"],
+    ),
+    "hidden by an undo of something else": (
+        ["UPDATE places SET hidden_by = 2 WHERE row_id = 4 AND conversation_id = 1"],
+        ["place 4 of conversation 1 is hidden by no rewind in force"],
+    ),
+    "undone by nothing": (
+        ["UPDATE compaction_passes SET target_pass = NULL"],
+        ["of conversation 1 is undone, but no undo names it"],
+    ),
+    "in force over nothing": (
+        ["UPDATE compaction_passes SET status = 'committed' WHERE ordinal = 1"],
+        [
+            "place 2 of conversation 1 was made by a pass in force that covers nothing",
+            "conversation 1 keeps pass_count 0, it is 1",
+        ],
+    ),
+    "carried on by a stranger": (
+        ["UPDATE conversations SET tip = 'fork' WHERE id = 1"],
+        ["conversation 1 is carried on by 'fork', which is no session of it"],
+    ),
+    "followed": (
+        [
+            """INSERT INTO sessions (id, conversation_id, source, parent_session_id, started_at)
+            VALUES ('late', 1, 'cli', 's1', 0)"""
+        ],
+        ["session 's1' carries its conversation on, but was followed by 'late'"],
+    ),
+    "rows of strangers": (
+        ["UPDATE conversations SET family = 9 WHERE id = 2"],
+        [
+            f"place {number} of conversation 2 points at row {number}, which is of another family"
+            for number in range(1, 5)
+        ],
+    ),
+}
+
+
+@pytest.fixture
+def changed(store: SessionDB) -> SessionDB:
+    """A sound store of four rows: row 5 covered the first two and was undone, row 4 was taken
+    back, and a fork has it all."""
+    rows = begin(store, 4)
+    cover(store, rows[:2])
+    store.undo_pass(SESSION)
+    store.rewind(SESSION, 4)
+    store.fork_session(SESSION, "fork")
+    assert list(store.check().problems) == []
+    return store
+
+
+@pytest.mark.parametrize(
+    ("statements", "problems"), BREACHES_OF_CHANGES.values(), ids=[*BREACHES_OF_CHANGES]
+)
+def test_a_broken_law_of_undo_and_forks_is_named(
+    changed: SessionDB, statements: list[str], problems: list[str]
+) -> None:
+    _break(changed, statements, problems)
 
 
 def test_the_report_counts_what_it_read(busy: SessionDB) -> None:

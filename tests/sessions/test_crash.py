@@ -42,6 +42,7 @@ def _snapshot(store: SessionDB) -> dict[str, Any]:
         return {"rows": store.check().rows}
     return {
         "session": store.session(SESSION),
+        "sessions": [record.id for record in store.sessions()],
         "view": [_timeless(row) for row in store.view(SESSION).messages],
         "tokens": store.view(SESSION).tokens,
         "head": store.head(SESSION),
@@ -61,7 +62,7 @@ def _timeless(row: dict[str, Any]) -> dict[str, Any]:
 def _without_activity(snapshot: dict[str, Any]) -> dict[str, Any]:
     if "session" not in snapshot:
         return snapshot
-    session = dataclasses.replace(snapshot["session"], last_active_at=0.0)
+    session = dataclasses.replace(snapshot["session"], last_active_at=0.0, ended_at=None)
     return {**snapshot, "session": session}
 
 

@@ -30,7 +30,7 @@ def append_batch(store: SessionDB) -> None:
     store.append(SESSION, [*talk(1), {"role": "tool", "tool_call_id": "c", "content": LARGE}])
 
 
-def commit(store: SessionDB) -> None:
+def commit(store: SessionDB, child_session_id: str = "") -> None:
     """Commit the prepared pass: cover, mask, accept pending rows, arm the brake."""
     record = store.prepared_pass(SESSION)
     assert record is not None
@@ -51,9 +51,30 @@ def commit(store: SessionDB) -> None:
             cover_pending=(0,),
             new_row=summary(),
             guards=Guards(cooldown_until=DEADLINE, cooldown_error="armed", health={"strikes": 1}),
+            child_session_id=child_session_id,
         ),
         lambda: True,
     )
+
+
+def rotate(store: SessionDB) -> None:
+    """Commit the prepared pass and give the conversation another session."""
+    commit(store, "child")
+
+
+def undo(store: SessionDB) -> None:
+    """Undo the pass that the store has, and close the prepared one."""
+    store.undo_pass(SESSION)
+
+
+def rewind(store: SessionDB) -> None:
+    """Take the last rows back."""
+    store.rewind(SESSION, 4)
+
+
+def fork(store: SessionDB) -> None:
+    """Fork the conversation."""
+    store.fork_session(SESSION, "fork", up_to_seq=4)
 
 
 def index(store: SessionDB) -> None:
@@ -69,6 +90,10 @@ def delete(store: SessionDB) -> None:
 STEPS: dict[str, Callable[[SessionDB], None]] = {
     "append_batch": append_batch,
     "commit": commit,
+    "rotate": rotate,
+    "undo": undo,
+    "rewind": rewind,
+    "fork": fork,
     "index": index,
     "delete": delete,
 }
