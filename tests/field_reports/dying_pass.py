@@ -2,9 +2,9 @@
 
 python -m tests.field_reports.dying_pass once URL PATH
     runs one manual pass on the session `s` of the store
-python -m tests.field_reports.dying_pass everywhere URL PATH FOLDER
-    for number 1, 2, ...: copies the store into FOLDER/number.db, and a child runs the pass on it
-    and gets kill -9 as its statement `number` begins; ends with the child that survives
+python -m tests.field_reports.dying_pass everywhere URL PATH FOLDER STRIDE
+    for number 1, 1 + STRIDE, ...: copies the store into FOLDER/number.db, and a child runs the
+    pass on it and gets kill -9 as its statement `number` begins; ends with the child that survives
 """
 
 from __future__ import annotations
@@ -16,16 +16,11 @@ import sys
 from itertools import count
 from pathlib import Path
 
-import httpcore2
-import httpx2
-
 from hermes_state import SessionDB
 from run_agent import AIAgent
 from tests.field_reports.harness import settings_for
 
 WINDOW = 8_000
-LOADED_ONCE = (httpcore2, httpx2)
-"""What each child would load anew."""
 
 
 def run_pass(base_url: str, path: Path, dies_at: int = 0) -> None:
@@ -55,9 +50,15 @@ def run_pass(base_url: str, path: Path, dies_at: int = 0) -> None:
     store.close()
 
 
-def die_everywhere(base_url: str, path: Path, folder: Path) -> None:
-    """Let one child after another die one statement later."""
-    for number in count(1):
+def die_everywhere(base_url: str, path: Path, folder: Path, stride: int) -> None:
+    """Let one child after another die `stride` statements later.
+
+    A pass in this process loads first what each child would load anew.
+    """
+    warm = folder / "warm"
+    shutil.copy(path, warm)
+    run_pass(base_url, warm)
+    for number in count(1, stride):
         copy = folder / f"{number}.db"
         shutil.copy(path, copy)
         child = os.fork()
@@ -74,4 +75,4 @@ if __name__ == "__main__":
     if how == "once":
         run_pass(url, Path(store_path))
     else:
-        die_everywhere(url, Path(store_path), Path(more[0]))
+        die_everywhere(url, Path(store_path), Path(more[0]), int(more[1]))

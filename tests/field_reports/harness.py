@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agent.base.events import CompactionFinished, Event, Notice, ignore_event
@@ -42,9 +43,13 @@ def settings_for(
     window_tokens: int,
     output_tokens: int = 0,
     compression: CompressionSettings | None = None,
+    background: bool = False,
     **summary_model: Any,
 ) -> Settings:
-    """Return settings of the stub's two models; `summary_model` fields win over the defaults."""
+    """Return settings of the stub's two models; `summary_model` fields win over the defaults.
+
+    Passes run where a turn waits for them, unless `background` lets them be prepared before.
+    """
     auxiliary = AuxiliaryCompressionSettings(**{"model": SUMMARISER, **summary_model})
     return Settings(
         model=ModelSettings(
@@ -54,7 +59,7 @@ def settings_for(
             context_length=window_tokens,
             max_output_tokens=output_tokens,
         ),
-        compression=compression or CompressionSettings(),
+        compression=replace(compression or CompressionSettings(), background=background),
         auxiliary=AuxiliarySettings(auxiliary),
         tools=ToolSettings(approval="off"),
     )

@@ -82,6 +82,6 @@ def test_d10_cut_off_again_and_again_the_brake_gets_longer(stub, open_bench, ben
     waits = []
     for _ in range(3):
         bench.store.clear_compression_failure_cooldown("s")
-        bench.agent.chat("the next question")
+        bench.agent.compress()
         waits.append(round(bench.cooldown["remaining_seconds"] / 60))
     assert waits == [1, 5, 15]

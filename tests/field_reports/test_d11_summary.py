@@ -177,6 +177,7 @@ def configured(stub, monkeypatch):
     monkeypatch.setenv("HERMES_MODEL__NAME", DEFAULT_MODEL)
     monkeypatch.setenv("HERMES_MODEL__CONTEXT_LENGTH", str(WINDOW))
     monkeypatch.setenv("HERMES_AUXILIARY__COMPRESSION__MODEL", SUMMARISER)
+    monkeypatch.setenv("HERMES_COMPRESSION__BACKGROUND", "false")
     return stub
 
 

@@ -215,6 +215,7 @@ def test_d13_lines_that_wait_in_line_mode_are_rows_of_their_own_each_answered(
     monkeypatch.setenv("HERMES_MODEL__NAME", DEFAULT_MODEL)
     monkeypatch.setenv("HERMES_MODEL__CONTEXT_LENGTH", str(WINDOW))
     monkeypatch.setenv("HERMES_AUXILIARY__COMPRESSION__MODEL", SUMMARISER)
+    monkeypatch.setenv("HERMES_COMPRESSION__BACKGROUND", "false")
     stub.script([], model=SUMMARISER, then=slow_summary(before_first_byte_s=0.3))
     answers = iter(range(1, 100))
     stub.script(lambda _request: Reply(text=f"answer {next(answers)}: {words(700, 'answer')}"))

@@ -84,6 +84,18 @@ def test_d14_forty_thousand_characters_never_overflow_the_window(stub, open_benc
     assert "".join(row["content"] for row in bench.rows if row["role"] == "user") == text
 
 
+@pytest.mark.parametrize("language", ["english", "chinese"])
+def test_d14_nor_with_passes_that_are_prepared_in_the_background(stub, open_bench, language):
+    bench = open_bench(settings_for(stub.base_url, window_tokens=WINDOW, background=True))
+    for number in range(2 * CHARS // PIECE):
+        bench.agent.chat(written_in(language, PIECE, number))
+    assert bench.refusals == []
+    assert bench.committed
+    sizes = [count_tokens(request.messages) for request in bench.main_requests]
+    assert max(sizes) <= WINDOW - bench.agent.reserve_tokens
+    assert len(bench.rows) == 2 * len(sizes)
+
+
 @EVERY_LANGUAGE
 def test_d14_the_trigger_is_reached_near_its_size_by_the_providers_count(
     stub, open_bench, language
