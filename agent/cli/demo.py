@@ -10,13 +10,15 @@ import hashlib
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import orjson
 import typer
 
-from agent.base.events import Event, TextDelta, TurnFinished
+from agent.base.events import CompactionStarted, Event, TextDelta, TurnFinished
+from agent.base.messages import Message
 from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings, LocalSettings, Settings
 from agent.cli.local import require_embedded
@@ -27,6 +29,7 @@ from agent.providers.local import LocalModel
 from agent.providers.protocol import Provider
 from agent.sessions.records import PassRecord
 from agent.tui import figures
+from agent.tui.changes import undo_lines
 from agent.tui.chat import Chat, Screen, find_pass
 from agent.tui.lines import LineScreen, wait_for_job
 from agent.tui.render import Line, meter_text, passes_table, row_lines
@@ -37,7 +40,7 @@ app = command_app()
 
 SETTINGS = Settings(
     local=LocalSettings(context_length=4_096),
-    compression=CompressionSettings(threshold=0.50, target_ratio=0.30),
+    compression=CompressionSettings(threshold=0.50, target_ratio=0.30, background=False),
 )
 """The smallest window, compacted early and far down: short texts for a small model to read."""
 
@@ -54,16 +57,20 @@ class DemoScreen(LineScreen):
     """Shows the answer only of turns that the model answers; everything goes to one stream."""
 
     replaying = True
+    pass_begins: Callable[[str], None] = staticmethod(lambda pass_id: None)
+    """Called with the id of each pass before it changes anything."""
 
     def print_event(self, event: Event) -> None:
         """Write what one event says."""
+        if isinstance(event, CompactionStarted):
+            self.pass_begins(event.pass_id)
         if not (self.replaying and isinstance(event, TextDelta | TurnFinished)):
             super().print_event(event)
 
 
 @app.command(epilog="Example: hermes demo")
 def demo() -> None:
-    """Watch a long conversation being compacted, and read back what was summarised away."""
+    """Watch a long conversation being compacted, read back what went, and undo it."""
     require_embedded(SETTINGS.local)
     raise typer.Exit(play(LocalModel(SETTINGS.local)))
 
@@ -137,6 +144,8 @@ class Demo:
         self._tale = tale
         self._width = terminal_width() or 80
         self._model_answered = False
+        self._before: dict[str, list[Message]] = {}
+        screen.pass_begins = self._remember_view
 
     def run(self) -> int:
         """Play all acts and return the exit code."""
@@ -155,6 +164,7 @@ class Demo:
         self._read_back()
         self._say("", "Every attempt is in the ledger (hermes compactions list):")
         print_lines(passes_table(self._passes(), self._width))
+        self._undo()
         return self._screen.exit_code
 
     def _play(self, number: int, request: str, answer: str) -> None:
@@ -195,6 +205,21 @@ class Demo:
             print_lines(row_lines(hit.message, f"now {hit.state.value}"))
             self._say(comparison(str(hit.message["content"]), accepted))
 
+    def _undo(self) -> None:
+        """Undo the newest pass, and compare the view with what it was before that pass."""
+        self._say("", "And any of them can be undone (hermes compactions undo SESSION):")
+        result = self._chat.agent.undo_compaction()
+        print_lines(undo_lines(result))
+        before = self._before[result.ledger[-1].target_pass or ""]
+        rows = self._view()
+        self._say(*view_comparison(before, rows[: len(before)], len(rows) - len(before)))
+
+    def _remember_view(self, pass_id: str) -> None:
+        self._before[pass_id] = self._view()
+
+    def _view(self) -> list[Message]:
+        return self._chat.store.view(self._chat.agent.session_id).messages
+
     def _say(self, *texts: str) -> None:
         print_lines([Line(text) for text in texts])
         sys.stdout.flush()
@@ -203,9 +228,25 @@ class Demo:
         return figures.clip(text, self._width)
 
 
+def view_comparison(before: list[Message], now: list[Message], later: int) -> tuple[str, str]:
+    """Return rows and digest of a view before a pass and after its undo, and the verdict."""
+    digests = [_digest(orjson.dumps(view)) for view in (before, now)]
+    verdict = "yes" if digests[0] == digests[1] else "NO"
+    counted = [figures.counted(len(view), "row") for view in (before, now)]
+    came = f"{later} more came later; the view is back: {verdict}"
+    return (
+        f"before the pass: {counted[0]} (sha256 {digests[0][:16]}…)",
+        f"after the undo:  {counted[1]} (sha256 {digests[1][:16]}…), {came}",
+    )
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def comparison(recalled: str, accepted: list[str]) -> str:
     """Return whether a recalled text is, byte for byte, one that was accepted."""
-    digest = hashlib.sha256(recalled.encode()).hexdigest()
-    same = digest in {hashlib.sha256(text.encode()).hexdigest() for text in accepted}
+    digest = _digest(recalled.encode())
+    same = digest in {_digest(text.encode()) for text in accepted}
     verdict = "yes" if same else "NO"
     return f"byte for byte what was accepted: {verdict} (sha256 {digest[:16]}…)"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
 
 from agent.base.errors import CallCancelled
 from agent.cli import demo as demo_module
-from agent.cli.demo import comparison, play, read_tale
+from agent.cli.demo import comparison, play, read_tale, view_comparison
 from agent.cli.replay import Replay, Script
 from agent.providers.protocol import CallWatch, Delta, Limits, ModelRequest
 from agent.testing.scripted import Scripted, ScriptedProvider
@@ -44,6 +45,9 @@ def test_the_demo_compacts_twice_and_reads_back_what_was_summarised_away(
     assert "now compacted" in out
     assert "\nbyte for byte what was accepted: yes (sha256 " in out
     assert out.count("  committed  ") == 2
+    before, after = re.findall(r"(?:before the pass|after the undo): +(\d+ rows? \(\w+ \w+)", out)
+    assert before == after
+    assert out.endswith("the view is back: yes\n\ndone in " + out.split("done in ")[1])
     assert "done in " in out
 
 
@@ -55,6 +59,7 @@ def test_a_useless_summary_gives_way_to_the_digest_and_the_demo_goes_on(
     assert code == 0
     assert out.count("compacted (mechanical digest), ") >= 2
     assert "no summary: summary_refused:repeating" in out
+    assert "the view is back: yes\n" in out
 
 
 def test_the_tale_is_whole() -> None:
@@ -62,6 +67,12 @@ def test_the_tale_is_whole() -> None:
     assert len(tale.pairs) == 20
     assert len(tale.summaries) == 2
     assert sum(demo_module.SOUGHT in text for pair in tale.pairs for text in pair) == 1
+
+
+def test_a_view_is_compared_with_every_key() -> None:
+    row = {"role": "user", "content": "a", "_seq": 1}
+    assert view_comparison([row], [row], 2)[1].endswith("2 more came later; the view is back: yes")
+    assert view_comparison([row], [{**row, "_seq": 2}], 0)[1].endswith("the view is back: NO")
 
 
 def test_a_comparison_is_of_every_byte() -> None:
