@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.base.errors import RequestRefused
+from agent.base.errors import RequestRefused, UsageError
 from agent.base.messages import Message, text_of
 from agent.base.settings import TelemetrySettings
 from agent.sessions.blobs import HEAD_CHARS, TAIL_CHARS
@@ -346,3 +346,45 @@ def echoing(secret: str) -> Tool:
         run=run,
         describe=lambda _arguments: "echo",
     )
+
+
+# -- pins, extracts and anchors -------------------------------------------------------------------
+@EVERY_SECRET
+def test_d20_a_pin_that_holds_one_is_refused(open_with, kind):
+    bench = open_with(in_answer("nothing"))
+    with pytest.raises(UsageError) as refused:
+        bench.agent.pin(f"Always use {SECRETS[kind]} for deployments.")
+    assert leaks(kind, str(refused.value)) == []
+    assert bench.agent.pins() == []
+
+
+@EVERY_PLACE
+@EVERY_SECRET
+def test_d20_it_is_no_extract_and_no_pin(open_with, kind, place):
+    secret = SECRETS[kind]
+    rule = f"From now on always use {secret} for deployments, never anything else."
+    bench = open_with([user(rule), assistant("I will."), *place(f"the key is {secret}")])
+    bench.store.extract_pending()
+    found = bench.store.extracts(bench.session_id)
+    assert leaks(kind, str(found)) == []
+    assert leaks(kind, str(bench.agent.pins())) == []
+
+
+@EVERY_SECRET
+def test_d20_anchors_hold_what_stood_beside_it_but_not_it(stub, open_with, kind):
+    """The summary loses everything; what is put back word for word holds no key."""
+    secret = SECRETS[kind]
+    stub.script([], model=SUMMARISER, then=Reply(text=SUMMARY))
+    bench = open_with(
+        [
+            user("deploy the newest build, please"),
+            assistant(f"Deployed it with {secret} to build-host-17.internal:5433."),
+            *in_result(f"/srv/app/config_17.yaml {secret} 10.20.30.40"),
+        ]
+    )
+    assert bench.agent.compress().status is PassStatus.COMMITTED
+    assert "build-host-17.internal:5433" in made(bench)
+    assert leaks(kind, made(bench)) == []
+    bench.agent.chat("go on")
+    framed = body_text(bench.main_requests[-1])
+    assert "build-host-17.internal:5433" in framed
