@@ -192,3 +192,44 @@ def test_a_view_with_a_summary_is_counted_with_the_frame_it_is_shown_in():
     assert sent.tokens <= shown_tokens(view, budget) <= sent.tokens + 40
     bare = rows(user("", _kind="summary", _seq=123_456), user("B"))
     assert shape(bare, LIMITS).tokens - sum(row["_tokens"] for row in bare) <= FRAME_TOKENS
+
+
+def marker(text: str, **extra: object) -> Message:
+    return answer(text, _kind="micro", **extra)
+
+
+def test_a_marker_is_shown_as_the_assistants_and_names_the_rows_it_stands_for():
+    view = rows(user("look"), marker("found port 5433", _from_seq=2), user("go on"))
+    view[1]["_seq"] = 5
+    [asked, shown_marker, following] = shape(view, LIMITS).messages
+    assert (asked, following) == (view[0], view[2])
+    assert wire_message(shown_marker) == {
+        "role": "assistant",
+        "content": "[Condensed: what was done and said here; the rows are kept: "
+        'recall(rows="2-5")]\nfound port 5433',
+    }
+    assert shown_marker["_tokens"] == estimate_message(wire_message(shown_marker))
+    assert "_row_id" not in shown_marker
+
+
+def test_a_marker_names_no_tool_that_is_not_offered():
+    view = rows(user("look"), marker("found port 5433"), user("go on"))
+    limits = ShapeLimits(2_000, 2_000, recall=False)
+    assert "recall" not in shape(view, limits).messages[1]["content"]
+
+
+def test_a_message_typed_before_an_answer_it_was_not_seen_by_follows_the_marker():
+    view = rows(user("one"), user("two"), marker("answered one", _seen=1), answer("answered two"))
+    roles = [(message["role"], text_of(message["content"])[-12:]) for message in shown(view)]
+    assert roles == [
+        ("user", "one"),
+        ("assistant", "answered one"),
+        ("user", "two"),
+        ("assistant", "answered two"),
+    ]
+
+
+def test_requests_whose_markers_were_rolled_up_stand_side_by_side():
+    view = rows(user("one"), user("two"), marker("both answered"), user("three"))
+    assert [message["role"] for message in shown(view)] == ["user", "assistant", "user"]
+    assert check_messages([{"role": "system", "content": "s"}, *shown(view)]) is None
