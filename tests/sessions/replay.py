@@ -178,6 +178,28 @@ class Story:
                     events.append(replace(event, masked=masked))
         return Story(events)
 
+    def moved(self, rows: Mapping[int, int], passes: Mapping[str, str]) -> Story:
+        """Return the story with other ids of rows and passes."""
+
+        def row(message: Message) -> Message:
+            moved = {**message, "_row_id": rows[message["_row_id"]]}
+            if "_masked_by" in message:
+                moved["_masked_by"] = passes[message["_masked_by"]]
+            return moved
+
+        events: list[Event] = []
+        for event in self.events:
+            if isinstance(event, Accepted):
+                events.append(Accepted(tuple(map(row, event.rows))))
+            elif isinstance(event, Rewound):
+                events.append(replace(event, pass_id=passes[event.pass_id]))
+            else:
+                covered = frozenset(rows[row_id] for row_id in event.covered)
+                masked = {rows[row_id]: row(shown) for row_id, shown in event.masked.items()}
+                made = row(event.made) if event.made else None
+                events.append(Compacted(passes[event.pass_id], covered, masked, made))
+        return Story(events, {passes[pass_id] for pass_id in self.undone})
+
 
 def _compact(shown: list[Message], event: Compacted) -> list[Message]:
     here = {row["_row_id"] for row in shown}

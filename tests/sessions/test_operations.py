@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from agent.sessions.records import (
     View,
 )
 from hermes_state import SessionDB
+from tests.sessions.files import exported
 from tests.sessions.replay import Accepted, Compacted, Rewound, Story
 from tests.sessions.steps import open_pass, run_pass, take_lease
 
@@ -204,6 +206,29 @@ class OperationsMachine(RuleBasedStateMachine):
             self.older_names.pop(name, None)
             with pytest.raises(UnknownSession):
                 self.store.view(name)
+
+    @rule(data=st.data())
+    def leave_and_come_back(self, data: Any) -> None:
+        """A conversation goes out through a file, is deleted, and is taken in again."""
+        session = self._pick(data)
+        file = exported(self.store, session)
+        rows, passes = self._ids(session)
+        self.store.delete_session(session)
+        assert self.store.import_session(io.BytesIO(file)).session.id == session
+        new_rows, (*new_passes, own) = self._ids(session)
+        named = dict(zip(passes, new_passes, strict=True))
+        self.stories[session] = self.stories[session].moved(
+            dict(zip(rows, new_rows, strict=True)), named
+        )
+        ledger = [
+            (named[pass_id], named[target] if target else None)
+            for pass_id, target in self.ledgers[session]
+        ]
+        self.ledgers[session] = [*ledger, (own, None)]
+
+    def _ids(self, session: str) -> tuple[list[int], list[str]]:
+        rows = [place.message["_row_id"] for place in self.store.history(session)]
+        return rows, [record.id for record in self.store.passes(session)]
 
     @rule()
     def reopen(self) -> None:
