@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import orjson
 
 from agent.base.messages import Message, call_ids, clean_value, copy_message, text_of, wire_message
+from agent.base.record import dataclass
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import RowState
 from agent.testing.stub_reply import RecordedRequest

@@ -7,8 +7,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from agent.base.record import dataclass
 
 
 @dataclass(frozen=True)
