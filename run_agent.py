@@ -117,12 +117,16 @@ class AIAgent(AgentRuntime):
             return self._run(rows[0]["_seq"]) if rows else None
 
     def interrupt(self) -> None:
-        """Stop the running turn, its tools and its pass; return at once. Any thread."""
+        """Stop the running turn, its tools and its pass, and a pass that is being prepared.
+
+        Returns at once. Any thread.
+        """
         turn = self._turn
         if turn is not None:
             turn.cancel.cancel()
         for fence in list(self.fences):
             fence.try_cancel_before_commit()
+        self.background.cancel()
 
     @property
     def busy(self) -> str:
@@ -139,6 +143,8 @@ class AIAgent(AgentRuntime):
         """
         with self._turn_lock:
             self._open_session()
+            self.background.stop()
+            self.background.deliver()
             request = AttemptRequest(trigger="manual", force=True, focus=focus, preview=preview)
             return run_attempt(self, [], request).ledger
 
@@ -203,6 +209,7 @@ class AIAgent(AgentRuntime):
         far stays as it is under its own id. Raises: UsageError when the title is taken."""
         with self._turn_lock:
             self._open_session()
+            self.background.stop()
             new_id = new_session_id(self.clock.now())
             self.store.fork_session(self.session_id, new_id, title=title)
             self.move_to(new_id)
@@ -266,6 +273,7 @@ class AIAgent(AgentRuntime):
         """
         with self._turn_lock:
             self._open_session()
+            self.background.stop()
             self._use_model(with_model(self.settings, {"name": name}))
             self.calibrate(Calibration(), {})
             self.store.settle(self.session_id, model_switched(self.clock.now()))
@@ -279,6 +287,7 @@ class AIAgent(AgentRuntime):
     def close(self) -> None:
         """Stop what runs and close connections; the store too when the agent opened it."""
         self.interrupt()
+        self.background.close()
         if self._telemetry is not None:
             self._telemetry.close()
         self._close_providers()
@@ -298,6 +307,7 @@ class AIAgent(AgentRuntime):
                 self._follow_turn(turn, ending)
                 if trace is not None:
                     trace.stop_reason = ending.stop_reason
+            self.background.deliver()
             self.emit(TurnFinished(final_text=ending.final_text, stop_reason=ending.stop_reason))
         except HermesError as error:
             self.emit(ErrorRaised(failure_class=error.failure_class, text=str(error)))
@@ -311,6 +321,8 @@ class AIAgent(AgentRuntime):
             self._turn = None
         self.store.index_pending()
         self.store.extract_pending()
+        if ending.stop_reason != "interrupted":
+            self.background.consider(turn.used_tokens)
         return TurnResult(
             final_text=ending.final_text,
             messages=self.store.accepted_rows(self.session_id, first_seq, self.live.head.watermark),
@@ -318,6 +330,7 @@ class AIAgent(AgentRuntime):
             session_id=self.session_id,
             passes=turn.passes,
             stop_reason=ending.stop_reason,
+            waited_ms=turn.waited_ms,
         )
 
     def _follow_turn(self, turn: Turn, ending: Ending) -> None:
@@ -331,6 +344,7 @@ class AIAgent(AgentRuntime):
         self._open_session()
         for fence in list(self.fences):
             fence.try_cancel_before_commit()
+        self.background.stop()
         result = change(guards_of_undo(self))
         for row in result.ledger:
             self.publish_pass(row)
@@ -363,4 +377,5 @@ class AIAgent(AgentRuntime):
     ) -> tuple[list[Message], str]:
         """Run `compress_context` for this agent; `options` are its keyword arguments."""
         self._open_session()
+        self.background.stop()
         return compress_context(self, messages, system_message, **options)

@@ -42,11 +42,16 @@ class UsageTotals:
 
 @dataclass
 class Turn:
-    """One turn while it runs. `first_seq` is the seq of the first user row it answers."""
+    """One turn while it runs. `first_seq` is the seq of the first user row it answers,
+    `used_tokens` what its newest request and answer take of the window, `waited_ms` how long it had
+    to wait for a pass that was being prepared.
+    """
 
     id: str
     first_seq: int
     cancel: CancelToken = field(default_factory=CancelToken)
+    used_tokens: int = 0
+    waited_ms: int = 0
     overflow_passes: int = 0
     blocked_noted: bool = False
     passes: list[str] = field(default_factory=list)
@@ -58,7 +63,8 @@ class TurnResult:
     """A finished turn.
 
     `messages` are the rows the turn accepted, oldest first; `passes` the ids of the passes it
-    committed; `stop_reason` is stop, length, content_filter, iterations or interrupted.
+    committed; `stop_reason` is stop, length, content_filter, iterations or interrupted;
+    `waited_ms` is how long it waited for a background pass because the window was full.
     """
 
     final_text: str
@@ -67,6 +73,20 @@ class TurnResult:
     session_id: str
     passes: list[str]
     stop_reason: str
+    waited_ms: int = 0
+
+
+class BackgroundPasses(Protocol):
+    """What a turn asks of `agent.turn.background.Background`."""
+
+    @property
+    def running(self) -> bool: ...
+
+    def consider(self, used_tokens: int) -> None: ...
+
+    def commit(self, turn: Turn) -> None: ...
+
+    def attempt(self, turn: Turn, *, trigger: str, is_full: bool = False) -> Attempted: ...
 
 
 class TurnHost(CompressionHost, Protocol):
@@ -132,6 +152,10 @@ class TurnHost(CompressionHost, Protocol):
         """Take over a smaller window that the provider named."""
         ...
 
-    def attempt(self, turn: Turn, *, trigger: str) -> Attempted:
-        """Run one compaction attempt on this turn's behalf."""
+    @property
+    def prepares_in_background(self) -> bool:
+        """Whether passes are prepared while the conversation goes on."""
         ...
+
+    @property
+    def background(self) -> BackgroundPasses: ...

@@ -163,6 +163,7 @@ class _Call:
         cost = host.provider.price(usage)
         host.usage.add(usage, cost)
         self.turn.usage.add(usage, cost)
+        self.turn.used_tokens = usage.prompt + usage.completion
         host.emit(
             Usage(
                 prompt=usage.prompt,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.base.errors import ContextCannotFit
 from agent.base.events import Notice
 from agent.compaction.budget import Budget
+from agent.sessions.records import PassStatus
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, shape
 
@@ -13,20 +14,29 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
     """Return the request's messages, within the window.
 
     Compacts at most once when the trigger is reached and once more, without a model, when the
-    result still does not fit.
+    result still does not fit. What was prepared in the background is committed as the turn starts;
+    while one is being prepared a request that still fits is sent as it is.
     Raises: ContextCannotFit when it is larger than the window after that; nothing was sent.
     """
+    if trigger == "turn_start_threshold":
+        host.background.commit(turn)
     shaped = _shape(host, turn)
-    used = _used(host, shaped)
-    if host.context_compressor.should_compress(used) or _over(host, shaped):
+    turn.used_tokens = _used(host, shaped)
+    if turn.used_tokens < host.trigger_tokens:
+        host.background.consider(turn.used_tokens)
+    may_start = not host.background.running and not turn.blocked_noted
+    is_due = host.context_compressor.should_compress(turn.used_tokens)
+    if _over(host, shaped) or (is_due and may_start):
         for _ in range(2):
-            outcome = host.attempt(turn, trigger=trigger)
+            is_full = _over(host, shaped)
+            outcome = host.background.attempt(turn, trigger=trigger, is_full=is_full)
+            turn.blocked_noted |= outcome.ledger.status is PassStatus.BLOCKED
             shaped = _shape(host, turn)
             if not outcome.committed or not _over(host, shaped):
                 break
-    elif used >= host.trigger_tokens and not turn.blocked_noted:
+    elif turn.used_tokens >= host.trigger_tokens and may_start:
         turn.blocked_noted = True
-        host.attempt(turn, trigger=trigger)
+        host.background.attempt(turn, trigger=trigger)
     if _over(host, shaped):
         raise cannot_fit(host, shaped)
     _tell_pins_beyond(host)

@@ -25,7 +25,7 @@ def recover_from_overflow(host: TurnHost, turn: Turn, error: ProviderError, shap
         advice = f"{tries} compactions did not help (compression.max_attempts)"
     else:
         turn.overflow_passes += 1
-        if host.attempt(turn, trigger="overflow").committed:
+        if host.background.attempt(turn, trigger="overflow").committed:
             return
         advice = "compaction could free nothing more; shorten the newest message or start anew"
     raise ContextCannotFit(

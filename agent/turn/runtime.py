@@ -20,14 +20,14 @@ from agent.compaction.budget import Budget, budget_for
 from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.engine import open_engine
 from agent.compaction.fence import CompressionCommitFence
-from agent.compaction.host import Attempted, AttemptRequest
 from agent.compaction.pins import choose_pins
-from agent.conversation_compression import resolve_context_compression_timeouts, run_attempt
+from agent.conversation_compression import resolve_context_compression_timeouts
 from agent.providers.protocol import Limits, Provider
 from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import PassRecord, Pin
 from agent.tools.protocol import Tool, ToolContext
+from agent.turn.background import Background
 from agent.turn.host import Turn, UsageTotals
 from agent.turn.options import AgentOptions
 from agent.turn.prompt import PromptParts, build_prompt, read_context_files, read_notes
@@ -73,6 +73,7 @@ class AgentRuntime:
         self._inflight_turn_started_at: float | None = None
         self._inflight_turn_session_id: str | None = None
         self._turn_lock = threading.RLock()
+        self.background = Background(self)
         self._provider = options.provider
         self._summarising: Provider | None = None
         self._tools: dict[str, Tool] | None = None
@@ -223,13 +224,12 @@ class AgentRuntime:
         turn_session_id = self._inflight_turn_session_id
         self.telemetry.publish_pass(ledger, context, turn_session_id=turn_session_id)
 
-    def attempt(self, turn: Turn, *, trigger: str) -> Attempted:
-        """Run one compaction attempt on a turn's behalf."""
-        outcome = run_attempt(self, [], AttemptRequest(trigger=trigger))
-        if outcome.view is not None:
-            self.live.adopt(outcome.view)
-            turn.passes.append(outcome.ledger.id)
-        return outcome
+    @property
+    def prepares_in_background(self) -> bool:
+        """Whether passes are prepared while the conversation goes on."""
+        if not self.settings.compression.background or not self.settings.compression.enabled:
+            return False
+        return self.settings.local.background or not self._summary_provider().one_slot
 
     def summary_client(self) -> AuxiliaryClient:
         """Return the client of the summary model."""

@@ -67,7 +67,7 @@ def test_a_conversation_that_reached_its_limit_waits_and_says_so_once(db, clock)
     assert paid.status is PassStatus.COMMITTED
     assert paid.cost is not None
     assert paid.cost > 0.5
-    db.append("s", small_talk(15, tokens=150, topic="more"))
+    db.append("s", small_talk(12, tokens=150, topic="more"))
     for _ in range(3):
         assert agent.compress().failure_class == "blocked:spend_limit"
     agent._compress_context([], "sys")
@@ -87,7 +87,7 @@ def test_the_limit_looks_back_one_hour_also_after_a_restart(db, clock):
     db.append("s", small_talk(20, tokens=150))
     agent.compress()
     agent.close()
-    db.append("s", small_talk(15, tokens=150, topic="more"))
+    db.append("s", small_talk(12, tokens=150, topic="more"))
     clock.advance(3_599)
     later = open_agent(db, clock, 0.5)
     assert later.compress().failure_class == "blocked:spend_limit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -111,6 +112,13 @@ def outcome(ending: Ending, failure_class: str = "", **fields) -> Outcome:
 def test_every_pair_of_health_and_ending(health, ending):
     failure_class = "timeout" if ending is Ending.FAILED else ""
     assert next_health(health, outcome(ending, failure_class)) == EXPECTED[health, ending]
+
+
+def test_a_first_count_that_is_still_near_the_trigger_is_kept_until_the_next_verdict():
+    health, guards = next_health(AWAITING, outcome(Ending.EFFECTIVE, floor_tokens=5_000))
+    assert (health, guards) == written(Health(floor_tokens=5_000))
+    health = dataclasses.replace(health, awaiting_verdict=True)
+    assert next_health(health, outcome(Ending.EFFECTIVE)) == written(CLEAN)
 
 
 @pytest.mark.parametrize(
