@@ -143,7 +143,6 @@ class SessionDB:
         up_to_seq: int | None = None,
         title: str | None = None,
     ) -> SessionRecord:
-        self.extract_pending()
         fork = forks.Fork(session_id, new_id, up_to_seq, title)
         with self._database.write() as connection:
             return forks.fork_conversation(connection, fork, self._clock.now())

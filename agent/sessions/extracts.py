@@ -26,10 +26,12 @@ _PAUSE_S = 0.002
 _MARK = "SELECT last_extracted_row, (SELECT coalesce(max(id), 0) FROM messages) FROM extract_mark"
 _SET_MARK = "UPDATE extract_mark SET last_extracted_row = ?"
 _NEXT = f"""
-SELECT {sql.ROW_COLUMNS}, s.conversation_id FROM messages m
-CROSS JOIN sessions s ON s.id = m.session_id
-CROSS JOIN places p ON p.conversation_id = s.conversation_id AND p.seq = m.seq AND p.row_id = m.id
+SELECT {sql.ROW_COLUMNS.replace("p.seq", "m.seq")}, m.family FROM messages m
 WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
+_HOLDERS = """
+SELECT c.id FROM conversations c
+JOIN places p ON p.conversation_id = c.id AND p.seq = ? AND p.row_id = ?
+WHERE c.family = ?"""
 ADD = "INSERT OR IGNORE INTO extracts (row_id, start, kind, subject, value) VALUES (?, ?, ?, ?, ?)"
 _OF_CONVERSATION = """
 SELECT p.row_id, p.seq, m.role, e.kind, e.subject, e.value
@@ -38,7 +40,7 @@ WHERE p.conversation_id = ? AND p.hidden_by IS NULL{} ORDER BY p.seq DESC, e.sta
 
 
 class _Row(NamedTuple):
-    conversation_id: int
+    family: int
     message: Message
 
 
@@ -54,6 +56,7 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
     """Extract from the rows accepted until now; return how many."""
     from agent.base.extract import ExtractKind, extract
 
+    rules = {ExtractKind.INSTRUCTION: pins.recognise, ExtractKind.WITHDRAWAL: pins.withdraw}
     done = 0
     last_wanted: int | None = None
     while True:
@@ -72,11 +75,11 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
                 row_id, seq = row.message["_row_id"], row.message["_seq"]
                 values = [(row_id, e.span[0], e.kind, e.subject, e.value) for e in extracts]
                 connection.executemany(ADD, values)
-                for each in extracts:
-                    if each.kind is ExtractKind.INSTRUCTION:
-                        pins.recognise(connection, row.conversation_id, seq, each.value, now)
-                    elif each.kind is ExtractKind.WITHDRAWAL:
-                        pins.withdraw(connection, row.conversation_id, seq, each.value, now)
+                ruling = [each for each in extracts if each.kind in rules]
+                where = (seq, row_id, row.family)
+                for (holder,) in connection.execute(_HOLDERS, where).fetchall() if ruling else ():
+                    for each in ruling:
+                        rules[each.kind](connection, holder, seq, each.value, now)
             connection.execute(_SET_MARK, (batch.next_mark,))
         done += len(found)
         time.sleep(_PAUSE_S)

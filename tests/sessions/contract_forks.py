@@ -161,16 +161,25 @@ class ForksContract:
         store.rewind(SESSION, 2)
         assert [hit.session_id for hit in store.search('"message 2"')] == [FORK]
 
-    def test_a_fork_inherits_pins_as_they_stood_at_its_row(self, store: SessionStore) -> None:
+    @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after the fork"])
+    def test_a_fork_inherits_pins_as_they_stood_at_its_row(
+        self, store: SessionStore, is_late: bool
+    ) -> None:
         store.create_session(SESSION, "cli")
         store.add_pin(SESSION, "Answer in French.")
-        store.append(SESSION, [{"role": "user", "content": "Always use tabs for indentation."}])
+        store.append(
+            SESSION, [{"role": "user", "content": "Don't touch the audit log until I say so."}]
+        )
         store.append(SESSION, talk(1))
-        store.append(SESSION, [{"role": "user", "content": "Never deploy on Fridays."}])
+        later = ("Never deploy on Fridays.", "You may now touch the audit log.")
+        store.append(SESSION, [{"role": "user", "content": text} for text in later])
+        if not is_late:
+            store.extract_pending()
         store.fork_session(SESSION, FORK, up_to_seq=2)
-        wanted = ["Answer in French.", "Always use tabs for indentation."]
+        store.extract_pending()
+        wanted = ["Answer in French.", "Don't touch the audit log until I say so."]
         assert [pin.text for pin in store.pins(FORK)] == wanted
-        assert [pin.text for pin in store.pins(SESSION)] == [*wanted, "Never deploy on Fridays."]
+        assert [pin.text for pin in store.pins(SESSION)] == [wanted[0], later[0]]
 
     def test_a_fork_of_a_fork_outlives_both(self, store: SessionStore) -> None:
         rows = begin(store, 2)
