@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from agent.base.clock import SYSTEM_CLOCK
 from agent.base.settings import ModelSettings
 from agent.cli.opening import opened_agent, opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
 from agent.cli.output import changes_shape, pass_shape, print_json, print_lines, terminal_width
+from agent.compaction.cooldown import Health
 from agent.settings import load_settings, needs_model_name
 from agent.tui.changes import changes_lines, undo_lines
-from agent.tui.receipt import pass_lines
+from agent.tui.receipt import memory_lines, pass_lines
 from agent.tui.render import Line, passes_table, row_lines
 
 PassName = Annotated[str, typer.Argument(metavar="PASS", help="Id or beginning of an id.")]
@@ -44,10 +46,14 @@ def show(
     with opened_store() as store:
         record = store.pass_record(pass_id)
         _covered, made = store.pass_rows(record.id)
+        health = Health.from_dict(store.health(record.session_id))
+    rung = health.failed_in(record.id, SYSTEM_CLOCK.now())
     if as_json:
-        print_json({**pass_shape(record), "made": [message["content"] for message in made]})
+        memory = None if rung is None else dataclasses.asdict(rung)
+        texts = [message["content"] for message in made]
+        print_json({**pass_shape(record), "made": texts, "not_again": memory})
         return
-    lines = pass_lines(record)
+    lines = [*pass_lines(record), *memory_lines(rung)]
     for message in made:
         lines += [Line(""), *row_lines(message, "stands in for what is covered")]
     print_lines(lines)

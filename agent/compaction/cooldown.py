@@ -130,6 +130,13 @@ class Health:
         failed = tuple(FailedRung(**each) for each in given.pop("failed_rungs", ()))
         return cls(**given, failed_rungs=failed)
 
+    def failed_in(self, pass_id: str, now: float) -> FailedRung | None:
+        """Return the failure of one pass while it is still remembered."""
+        for rung in self.failed_rungs:
+            if rung.until > now and rung.pass_id == pass_id:
+                return rung
+        return None
+
     def failed_before(self, wanted: FailedRung, now: float) -> FailedRung | None:
         """Return the failure because of which a summary is not asked for again yet."""
         for rung in self.failed_rungs:

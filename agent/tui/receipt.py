@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.base.errors import HermesError, ProviderError, UsageError
 from agent.base.messages import text_of
+from agent.compaction.cooldown import FailedRung
 from agent.sessions.records import PassKind, PassRecord, PassStatus
 from agent.tui import figures
 from agent.tui.failures import INTERRUPTED, Failure
@@ -42,6 +43,17 @@ def pass_lines(record: PassRecord) -> list[Line]:
         "took": _durations(record.durations),
     }
     return _fact_lines(facts | _receipt_facts(record.receipt))
+
+
+def memory_lines(rung: FailedRung | None) -> list[Line]:
+    """Return what is remembered of a pass whose summary failed: what is not asked for again yet."""
+    if rung is None:
+        return []
+    what = f"rows {rung.first_seq}-{rung.last_seq} ({rung.rows}) by {rung.model}"
+    until = f"before {figures.moment(rung.until)}"
+    return _fact_lines(
+        {"not again": f"a summary of {what}, {until} unless rows, model or route change"}
+    )
 
 
 def plan_lines(record: PassRecord) -> list[Line]:

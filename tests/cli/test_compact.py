@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.base.paths import default_database
-from agent.sessions.records import PassStatus
+from agent.sessions.records import Guards, PassStatus
 from agent.testing.builders import conversation
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
@@ -116,3 +116,19 @@ def test_the_ledger_is_listed_and_shown(hermes: Hermes, filled: SessionDB) -> No
     assert (as_json["id"], as_json["made"]) == (record.id, [GOOD_SUMMARY])
     [listed] = json.loads(hermes("compactions", "list", "s-1", "--json").out)
     assert listed["id"] == record.id
+
+
+def test_a_summary_that_failed_is_shown_with_what_is_not_asked_for_again(
+    hermes: Hermes, filled: SessionDB, endpoint: StubModelServer
+) -> None:
+    endpoint.script([], then=Reply(status=401, error="no such key"), window_tokens=6000)
+    assert hermes("compact", "s-1").code != 0
+    [record] = filled.passes("s-1")
+    shown = hermes("compactions", "show", record.id).out
+    [line] = [line for line in shown.splitlines() if line.startswith("not again")]
+    assert line.startswith("not again       a summary of rows 1-")
+    assert line.endswith(" unless rows, model or route change")
+    memory = json.loads(hermes("compactions", "show", record.id, "--json").out)["not_again"]
+    assert (memory["first_seq"], memory["failure_class"]) == (1, "summary_auth_failure")
+    filled.settle("s-1", Guards(health={}))
+    assert "not again" not in hermes("compactions", "show", record.id).out
