@@ -28,6 +28,8 @@ ROUND_SHARE = 0.25
 MESSAGE_SHARE = 0.25
 FRAME_TOKENS = 170
 """What a request says around a summary: that it is reference, and how to read on."""
+SMALLEST_RESULT_TOKENS = 80
+"""A result is never cut below this in a request, however many there are in its round."""
 _FRAMED = frozenset({"summary", "mechanical"})
 
 
@@ -131,11 +133,17 @@ def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
     `round_tokens`, and the frame that a summary is shown in `FRAME_TOKENS`.
     """
     framed = any(message.get("_kind") in _FRAMED for message in messages)
-    total, tool_round = FRAME_TOKENS if framed else 0, 0
+    total = FRAME_TOKENS if framed else 0
+    tool_round: list[int] = []
     for message, tokens in zip(messages, shown_sizes(messages, budget), strict=True):
         if message.get("role") == "tool":
-            tool_round += tokens
+            tool_round.append(tokens)
             continue
-        total += min(tool_round, budget.round_tokens) + tokens
-        tool_round = 0
-    return total + min(tool_round, budget.round_tokens)
+        total += _shown_round(tool_round, budget) + tokens
+        tool_round = []
+    return total + _shown_round(tool_round, budget)
+
+
+def _shown_round(results: list[int], budget: Budget) -> int:
+    smallest = sum(min(tokens, SMALLEST_RESULT_TOKENS) for tokens in results)
+    return max(smallest, min(sum(results), budget.round_tokens))

@@ -1,7 +1,8 @@
 """Which rows a pass covers and which it keeps. Pure; works on indexes of the view.
 
 A tool call and its results are one group and stay on one side. The newest real user message is
-never covered, and neither is the last assistant row with its results while anything else can be.
+never covered, and neither is the last assistant row with its results while what then stays can be
+sent.
 """
 
 from __future__ import annotations
@@ -58,16 +59,18 @@ def tail_start(sizes: list[int], groups: list[int], tail_tokens: int) -> int:
 
 
 def standing_rows(messages: list[Message], groups: list[int]) -> set[int]:
-    """Return what no pass takes away: the newest request, the last assistant row, its results."""
-    standing: set[int] = set()
-    newest = last_user_index(messages)
-    if newest is not None:
-        standing.add(newest)
+    """Return what stays while it fits: the newest request, the last assistant row, its results."""
+    standing = _newest_request(messages)
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].get("role") == "assistant":
             standing.update(at for at in range(index, len(messages)) if groups[at] == index)
             break
     return standing
+
+
+def _newest_request(messages: list[Message]) -> set[int]:
+    newest = last_user_index(messages)
+    return set() if newest is None else {newest}
 
 
 def plan_cut(messages: list[Message], budget: Budget, standing_seqs: Set[int] = frozenset()) -> Cut:
@@ -76,6 +79,8 @@ def plan_cut(messages: list[Message], budget: Budget, standing_seqs: Set[int] = 
     At least one row is covered when any may be, for which the tail shrinks; a view of nothing but
     summaries and standing rows gives a cut that covers nothing. Earlier summaries are covered
     with whatever else is. `standing_seqs` are user rows that lay something down: they leave last.
+    What does not fit the window loses them too, and in the end the last assistant row: an answer
+    of another model's window must not end the conversation.
     """
     groups = group_rows(messages)
     sizes = shown_sizes(messages, budget)
@@ -83,16 +88,16 @@ def plan_cut(messages: list[Message], budget: Budget, standing_seqs: Set[int] = 
     while True:
         start = tail_start(sizes, groups, tail_tokens)
         cut = _cut_at(messages, groups, budget, start, standing_seqs)
-        kept_tokens = shown_tokens([messages[index] for index in cut.kept], budget)
-        claims = _claims(messages, cut)
-        made_tokens = budget.summary_tokens + budget.anchor_tokens
-        if claims and kept_tokens + made_tokens <= budget.target_tokens:
+        tokens = _tokens_after(messages, cut, budget)
+        if _claims(messages, cut) and tokens <= budget.target_tokens:
             return cut
         if tail_tokens <= 0:
             break
         tail_tokens //= 2
-    if not claims:
+    if not _claims(messages, cut) or not budget.fits(_tokens_after(messages, cut, budget)):
         cut = _complete(messages, standing_rows(messages, groups))
+    if not budget.fits(_tokens_after(messages, cut, budget)):
+        cut = _complete(messages, _newest_request(messages))
     return cut if _claims(messages, cut) else Cut(tuple(range(len(messages))), ())
 
 
@@ -124,6 +129,13 @@ def _running_requests(messages: list[Message]) -> set[int]:
         if is_user_text(message):
             running.add(index)
     return running
+
+
+def _tokens_after(messages: list[Message], cut: Cut, budget: Budget) -> int:
+    """Return what the view takes in a request after the cut, with what stands for the rest."""
+    kept = shown_tokens([messages[index] for index in cut.kept], budget)
+    made = budget.summary_tokens + budget.anchor_tokens
+    return kept + (made if _claims(messages, cut) else 0)
 
 
 def _claims(messages: list[Message], cut: Cut) -> bool:

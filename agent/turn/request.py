@@ -12,6 +12,7 @@ from agent.base.excerpt import excerpt_chars
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
+from agent.compaction.budget import SMALLEST_RESULT_TOKENS
 from agent.compaction.pins import render_pins, unsaid_pins
 from agent.sessions.records import Pin
 from agent.turn.framing import frame_marker, frame_summary
@@ -22,7 +23,6 @@ LOST_RESULT = (
 )
 EMPTY = "(empty)"
 OPENING = "(The conversation goes on.)"
-_SMALLEST_EXCERPT_TOKENS = 80
 _SMALLEST_EXCERPT_CHARS = 80
 _WIRE_ROLES = frozenset({"user", "assistant", "tool"})
 _SUMMARIES = frozenset({"summary", "mechanical"})
@@ -207,7 +207,7 @@ def _bound_round(results: list[Message], round_tokens: int) -> list[Message]:
             cap = share
             break
         rest -= size
-    cap = max(cap, _SMALLEST_EXCERPT_TOKENS)
+    cap = max(cap, SMALLEST_RESULT_TOKENS)
     return [_excerpt(result, cap) if _tokens(result) > cap else result for result in results]
 
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.base.messages import is_user_text, last_user_index
-from agent.compaction.budget import budget_for, total_tokens
+from agent.compaction.budget import budget_for, shown_tokens, total_tokens
 from agent.compaction.cut import Cut, group_rows, plan_cut, standing_rows, tail_start
 from agent.testing.builders import assistant, call, conversation, result, turn, user
+from agent.turn.request import ShapeLimits, shape
 from tests.compaction.views import call_sides, stored, summary_row, views
 
 BUDGET = budget_for(8_000, 1_000, 0)
@@ -44,6 +45,24 @@ def test_a_tail_of_ten_tokens_still_keeps_the_last_request_and_answer():
     view = stored([user(LONG), assistant(LONG), user(LONG), assistant(LONG)])
     cut = plan_cut(view, dataclasses.replace(BUDGET, tail_tokens=10))
     assert cut == Cut(kept=(0, 2, 3), covered=(1,))
+
+
+def test_an_answer_that_fills_the_window_is_covered_with_its_results():
+    small = budget_for(4_096, 512, 1_000)
+    asked = assistant("word " * 4_000, call("a", call_id="t1"))
+    view = stored([user("go"), asked, result("t1", "x"), user("and then")])
+    assert plan_cut(view, small) == Cut(kept=(3,), covered=(0, 1, 2))
+    assert plan_cut(view, BUDGET) == Cut(kept=(1, 2, 3), covered=(0,))
+
+
+def test_a_round_of_many_results_is_counted_as_a_request_shows_it():
+    calls = [call("a", call_id=f"t{n}") for n in range(100)]
+    results = [result(one, "word " * 100) for one in calls]
+    view = stored([user("go"), assistant(None, *calls), *results])
+    small = budget_for(8_000, 1_000, 0)
+    shown = shape(view, ShapeLimits(small.round_tokens, small.message_tokens)).tokens
+    assert shown > small.usable_tokens
+    assert not small.fits(shown_tokens(view, small))
 
 
 @pytest.mark.parametrize("tail_tokens", range(0, 400, 25))

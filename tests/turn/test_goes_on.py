@@ -1,0 +1,41 @@
+"""A conversation goes on after rows that no request can hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.base.messages import Message
+from agent.testing.builders import assistant, call, result, user
+from agent.testing.stub_server import StubModelServer
+from hermes_state import SessionDB
+from run_agent import AIAgent
+
+WINDOW = 4_096
+LONG = "word " * 8_000
+READS = [call("read_file", {"path": f"file{n}"}, call_id=f"r{n}") for n in range(100)]
+WRITE = call("write_file", {"path": "a", "content": LONG}, call_id="w")
+
+TOO_LARGE: dict[str, list[Message]] = {
+    "an answer": [assistant(LONG)],
+    "arguments of a call": [assistant(None, WRITE), result(WRITE, "ok")],
+    "many results": [assistant(None, *READS), *(result(one, "word " * 60) for one in READS)],
+    "parts of a message": [user([{"type": "text", "text": LONG}]), assistant("ok")],
+}
+
+
+@pytest.mark.parametrize("rows", TOO_LARGE.values(), ids=TOO_LARGE.keys())
+def test_the_next_message_is_answered(
+    rows: list[Message], stub: StubModelServer, store: SessionDB
+) -> None:
+    """Such rows come from a model with a larger window, or a server without an output limit."""
+    stub.script([], window_tokens=WINDOW)
+    agent = AIAgent(
+        base_url=stub.base_url, model="stub-model", context_length=WINDOW, session_db=store
+    )
+    agent.submit("begin")
+    store.append(agent.session_id, rows)
+    turn = agent.run_conversation("and then?")
+    agent.close()
+    assert (turn.stop_reason, turn.final_text, len(turn.passes)) == ("stop", "ok", 1)
+    assert [request.refusal for request in stub.requests if request.refusal] == []
+    assert "and then?" in str(stub.requests[-1].messages[-1]["content"])
