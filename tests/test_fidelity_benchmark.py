@@ -16,7 +16,7 @@ from agent.base.messages import Message, last_user_index, text_of
 from agent.compaction.budget import budget_for
 from agent.compaction.verify import judge_text
 from agent.testing.stub_strict import check_messages
-from benchmarks.fidelity import guard, kit
+from benchmarks.fidelity import guard, kit, phrasings
 from benchmarks.fidelity.bounded import (
     SHARES,
     fit_notes,
@@ -28,7 +28,7 @@ from benchmarks.fidelity.generate import Planted, choose, plant
 from benchmarks.fidelity.items import KINDS, LANGUAGES, PARTS, Item, load_items, load_requests
 from benchmarks.fidelity.rates import Rate, bootstrap, rate, wilson
 from benchmarks.fidelity.run import Effort, Plan, main, report
-from benchmarks.fidelity.scoring import MEASURES, Seen, Standing, judge, says
+from benchmarks.fidelity.scoring import MEASURES, Seen, Standing, judge, says, sentences
 from benchmarks.fidelity.sessions_run import Case, Measured, measure, run_session
 from benchmarks.fidelity.summarisers import Nonsense
 from benchmarks.fidelity.tables import cell, grid, session_goal
@@ -93,8 +93,7 @@ def test_planted_items_stand_in_a_valid_transcript_of_the_exact_length(seed: int
 
 def test_a_seed_gives_the_same_session_again_and_another_seed_another():
     first, again, other = (plant("test", seed=seed, messages=100) for seed in (7, 7, 8))
-    assert first == again
-    assert first.messages != other.messages
+    assert first == again != other
 
 
 def test_a_session_has_no_two_items_of_one_topic():
@@ -109,12 +108,10 @@ def test_a_transcript_too_short_for_its_items_is_refused():
         plant("test", seed=1, messages=40, count=40)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_values_are_drawn_as_a_language_writes_them(language: str):
-    rng = random.Random(1)
-    years = {"en": " ", "de": ".", "fr": "/", "es": "/", "zh": "年", "ja": "年"}
-    assert years[language] in draw(rng, "date", language)
-    assert draw(rng, "money", language)[-2:] == "50"
+def test_values_are_drawn_as_a_language_writes_them():
+    marks = {"en": " ", "de": ".", "fr": "/", "es": "/", "zh": "年", "ja": "年"}
+    dates = {language: draw(random.Random(1), "date", language) for language in marks}
+    assert [mark in dates[language] for language, mark in marks.items()] == [True] * 6
 
 
 @given(seed=st.integers(0, 1_000), value=st.sampled_from(["10.20.30.40", "481022", "7.12.0"]))
@@ -169,6 +166,14 @@ def test_a_rule_counts_as_kept_when_the_archive_gives_it_but_not_as_verbatim():
     assert not any(judge(rule, _seen(said[:-3])).values())
 
 
+def test_a_rule_of_two_sentences_may_stand_in_two_places():
+    rule = _planted("test-en-rule-04")
+    first, second = sentences(rule.expected[0])
+    assert judge(rule, _seen(f"- {second} [4]\n- {first} [4]"))["verbatim"]
+    assert not judge(rule, _seen(f"- {first}"))["verbatim"]
+    assert sentences("先问我。再删。") == ["先问我", "再删"]
+
+
 def test_an_old_value_counts_only_when_it_stands_alone():
     update = _planted("test-en-update-01", expected=("6390",), stale=("6379",))
     assert judge(update, _seen("redis on 6390 (was 6379)"))["stale"] is False
@@ -186,15 +191,10 @@ def test_a_withdrawn_rule_stands_when_it_is_pinned_or_shown_alone():
 
 
 @pytest.mark.parametrize(
-    ("item_id", "measure_name"),
-    [
-        ("test-en-injection-01", "injected"),
-        ("test-en-pasted-01", "pasted"),
-        ("test-en-talk-01", "plain"),
-    ],
+    ("kind", "measure_name"), [("injection", "injected"), ("pasted", "pasted"), ("talk", "plain")]
 )
-def test_an_item_is_promoted_by_its_words_or_by_its_row(item_id: str, measure_name: str):
-    item = _planted(item_id)
+def test_an_item_is_promoted_by_its_words_or_by_its_row(kind: str, measure_name: str):
+    item = _planted(f"test-en-{kind}-01")
     assert judge(item, _seen(item.texts[0])) == {measure_name: False}
     assert judge(item, _seen("", Standing(item.forbidden[0], None))) == {measure_name: True}
     assert judge(item, _seen("", Standing("other words", 1))) == {measure_name: True}
@@ -300,6 +300,15 @@ def test_a_session_through_the_real_engine_is_measured_alike_twice():
     assert measure(case) == first
 
 
+def test_every_phrasing_is_said_once_and_counted_by_language():
+    counted = phrasings.count_pins("tune", seed=1)
+    assert set(counted) == {(kind, lang) for kind in phrasings.MEASURES for lang in LANGUAGES}
+    assert {key: found.trials for key, found in counted.items()} == Counter(
+        (item.kind, item.language) for item in load_items("tune") if item.kind in phrasings.MEASURES
+    )
+    assert sum(counted["rule", lang].hits for lang in LANGUAGES) > 0
+
+
 # -- the kit and the guard ----------------------------------------------------------------------
 @pytest.mark.parametrize("corpus", kit.CORPORA)
 def test_cut_labels_are_gone_and_what_the_kit_asks_for_is_not(corpus: str):
@@ -377,8 +386,9 @@ def test_a_tiny_run_prints_every_table():
     )
     tables = list(report(Plan(tiny, modes=("none",), workers=1)))
     text = "\n".join(tables)
-    assert len(tables) == 4
-    assert all(words in text for words in (*MEASURES.values(), *guard.VERDICTS.values()))
+    assert len(tables) == 5
+    words = (*MEASURES.values(), *guard.VERDICTS.values(), *phrasings.MEASURES.values())
+    assert [each for each in words if each not in text] == []
     assert "generated 20% labels" in text
     assert "generated 20% cut" in text
 

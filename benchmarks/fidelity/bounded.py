@@ -137,10 +137,9 @@ def notes_of(request: Sequence[Message], view: Sequence[Message], base_prompt: s
     return text.strip()
 
 
-def standing_of(agent: Any) -> list[Standing]:
-    """Return the pins in force of an agent, none when it keeps none."""
-    listed = getattr(agent, "pins", None)
-    return [Standing(str(pin.text), pin.source_seq) for pin in listed()] if listed else []
+def standing_of(agent: AIAgent) -> list[Standing]:
+    """Return the pins in force of an agent."""
+    return [Standing(pin.text, pin.source_seq) for pin in agent.pins()]
 
 
 def open_folder() -> tempfile.TemporaryDirectory[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from agent.base.events import Event, ToolFinished
 from agent.base.messages import Message, text_of
 from agent.providers.protocol import ModelRequest
 from agent.testing.scripted import Scripted
@@ -17,13 +20,16 @@ from benchmarks.fidelity.summarisers import Nonsense
 _CALL = "call"
 """Name of the argument that tells the tool which recorded result is wanted."""
 
+_PATIENCE_S = 30.0
+
 
 class Replay:
-    """The script of one transcript: give `answer` to a provider and `tools` to the agent.
+    """The script of one transcript: `answer` for a provider, `tools` and `hear` for the agent.
 
-    `messages` are what the agent is going to accept: the transcript with one more argument in each
-    tool call. A request without tools asks for a summary and gets nonsense. `requests` counts the
-    turn's requests, `kept` those that carried the user's newest message verbatim.
+    Calls of one message end in their order, so that a session is the same each time. `messages`
+    are what the agent is going to accept: the transcript with one more argument in each tool call.
+    A request without tools asks for a summary and gets nonsense. `requests` counts the turn's
+    requests, `kept` those that carried the user's newest message verbatim.
     """
 
     def __init__(self, transcript: Sequence[Message], nonsense: Nonsense) -> None:
@@ -37,7 +43,21 @@ class Replay:
             if message["role"] == "tool"
         }
         self._answers = deque(m for m in self.messages if m["role"] == "assistant")
+        self._before = {
+            later["id"]: earlier["id"]
+            for message in transcript
+            for earlier, later in pairwise(message.get("tool_calls") or ())
+        }
         self._newest = ""
+        self._ended: set[str] = set()
+        self._change = threading.Condition()
+
+    def hear(self, event: Event) -> None:
+        """Take note of a call that has ended and whose result is stored."""
+        if isinstance(event, ToolFinished):
+            with self._change:
+                self._ended.add(event.call_id)
+                self._change.notify_all()
 
     def turns(self) -> Iterator[str]:
         """Yield what the user says, in order."""
@@ -77,6 +97,11 @@ class Replay:
 
     def _tool(self, name: str) -> Tool:
         def run(arguments: Mapping[str, Any], _context: ToolContext) -> str:
+            before = self._before.get(arguments[_CALL])
+            with self._change:
+                self._change.wait_for(
+                    lambda: before is None or before in self._ended, timeout=_PATIENCE_S
+                )
             return self._results[arguments[_CALL]]
 
         return Tool(

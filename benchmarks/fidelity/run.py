@@ -15,14 +15,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.fidelity import guard, kit, tables
-from benchmarks.fidelity.items import PARTS
+from benchmarks.fidelity import guard, kit, phrasings, tables
+from benchmarks.fidelity.items import LANGUAGES, PARTS
 from benchmarks.fidelity.rates import Rate, rate
 from benchmarks.fidelity.scoring import MEASURES
 from benchmarks.fidelity.sessions_run import CASES, Case, Measured, measure
 from benchmarks.fidelity.summarisers import MODES
 
-SECTIONS = ("sessions", "kit", "guard")
+SECTIONS = ("phrasings", "sessions", "kit", "guard")
 Given = TypeVar("Given")
 Got = TypeVar("Got")
 
@@ -69,6 +69,19 @@ class Plan:
             return [function(each) for each in given]
         with ProcessPoolExecutor(self.workers) as pool:
             return list(pool.map(function, given))
+
+
+# -- single phrasings ---------------------------------------------------------------------------
+def report_phrasings(plan: Plan, _mode: str) -> str:
+    """Return the table of single phrasings, by language; no summary is written."""
+    counted = phrasings.count_pins(plan.part, plan.first_seed)
+    rows = []
+    for kind, text in phrasings.MEASURES.items():
+        found = [counted[kind, language] for language in LANGUAGES]
+        together = Rate(tuple(session for each in found for session in each.sessions))
+        rows.append([text, tables.cell(together), *(tables.count(each) for each in found)])
+    title = f"\nEvery phrasing alone, part {plan.part} (percent, and hits by language)"
+    return tables.grid(title, ["what becomes a pin", "all", *LANGUAGES], rows)
 
 
 # -- our own sessions ---------------------------------------------------------------------------
@@ -199,19 +212,30 @@ def report_guard(plan: Plan, mode: str) -> str:
     return tables.grid(title, ["verdict", f"{messages:,} / {chars:,}"], rows)
 
 
-REPORTS = {"sessions": report_sessions, "kit": report_kit, "guard": report_guard}
+REPORTS = {
+    "phrasings": report_phrasings,
+    "sessions": report_sessions,
+    "kit": report_kit,
+    "guard": report_guard,
+}
 
 
 def report(plan: Plan, sections: Iterable[str] = SECTIONS) -> Iterator[str]:
     """Yield the tables of a plan, each when it is ready."""
     yield f"seeds from {plan.first_seed}; (95 % interval); goals behind >= and <="
     for section in sections:
-        modes = plan.modes
-        if section != "sessions":
-            modes = tuple(mode for mode in modes if mode != "model")
-            modes = modes if plan.effort.every_mode else modes[-1:]
-        for mode in modes:
+        for mode in _modes(plan, section):
             yield REPORTS[section](plan, mode)
+
+
+def _modes(plan: Plan, section: str) -> tuple[str, ...]:
+    """Return the summarisers that a section runs with."""
+    if section == "sessions":
+        return plan.modes
+    if section == "phrasings":
+        return ("none",)
+    modes = tuple(mode for mode in plan.modes if mode != "model")
+    return modes if plan.effort.every_mode else modes[-1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

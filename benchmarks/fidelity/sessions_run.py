@@ -91,6 +91,7 @@ class SessionRun:
             session_db=store,
             session_id=_NAME,
             provider=self.provider,
+            on_event=self.replay.hear,
         )
 
     def play(self) -> Sequence[Message]:

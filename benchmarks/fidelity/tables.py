@@ -56,6 +56,11 @@ def cell(rate: Rate, goal: str = "") -> str:
     return f"{rate.percent:.1f} ({low:.0f}-{high:.0f}) {goal:>5}".rstrip()
 
 
+def count(rate: Rate) -> str:
+    """Return hits of trials, such as `9/10`."""
+    return f"{rate.hits}/{rate.trials}"
+
+
 def ratio(ours: Rate, theirs: Rate) -> str:
     """Return ours over theirs, such as `1.25`."""
     return f"{ours.percent / theirs.percent:.2f}" if theirs.percent else "-"
