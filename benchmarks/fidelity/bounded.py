@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.base.messages import Message, is_user_text, text_of
-from agent.base.settings import Settings
+from agent.base.settings import CompressionSettings, Settings
 from agent.compaction.budget import (
     ANCHOR_SHARE,
     PIN_SHARE,
@@ -71,9 +71,9 @@ def open_agent(
     """Return an agent whose summaries are written as `mode` says (`summarisers.MODES`).
 
     `options` are further fields of `AgentOptions`. In mode `nonsense` the given provider writes
-    them too.
+    them too. No pass runs in the background, so that a session is the same each time.
     """
-    settings = Settings()
+    settings = Settings(compression=CompressionSettings(background=False))
     if mode == "model":
         auxiliary = dataclasses.replace(settings.auxiliary.compression, model="local")
         settings = dataclasses.replace(
