@@ -69,6 +69,30 @@ def test_a_pass_that_covers_rows_behind_the_break_is_not_in_force(
     assert contents(other.undo_pass(SESSION).view.messages)[:2] == ["message 1", "message 2"]
 
 
+def test_pins_are_those_of_the_last_row_that_was_taken(store: SessionDB, other: SessionDB) -> None:
+    begin(store)
+    rules = ("Never touch the audit log.", "Always answer in French.")
+    said = (*rules, "You may touch the audit log.")
+    for text in said:
+        store.append(SESSION, [{"role": "user", "content": text}])
+    store.add_pin(SESSION, "Be brief.")
+    lines = lines_of(exported(store))
+    assert [pin.text for pin in store.pins(SESSION)] == ["Be brief.", said[1]]
+    for last, texts in ((2, ["Be brief.", *said[:2]]), (1, ["Be brief.", said[0]])):
+        cut = [line for line in lines if line.get("seq", 0) <= last]
+        copy = other.import_session(io.BytesIO(joined(cut))).session
+        assert [pin.text for pin in other.pins(copy.id)] == texts
+
+
+def test_a_pass_on_top_of_one_that_is_left_out_is_left_out_too(
+    plain: Lines, other: SessionDB
+) -> None:
+    plain[7]["place"] = {"compacted_by": plain[2]["id"]}
+    imported = other.import_session(io.BytesIO(joined(plain)))
+    assert imported.session.pass_count == 0
+    assert contents(other.view(SESSION).messages) == [f"message {n}" for n in range(1, 7)]
+
+
 Change = Callable[[Lines], object]
 """Of a file with a header, a session, two passes and rows 1, 2, 2, 3, 4, 4, 5, 6: the first pass
 covers 1 and 2, the second what it made and row 4."""
