@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.agent_runtime_helpers import note_turn_persisted, note_turn_start
+from agent.base.cancel import CancelToken
 from agent.base.errors import HermesError, UndoRefused, UsageError
 from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
 from agent.base.ids import new_session_id, new_turn_id
@@ -124,8 +125,9 @@ class AIAgent(AgentRuntime):
         turn = self._turn
         if turn is not None:
             turn.cancel.cancel()
+        self._manual_stop.cancel()
         for fence in list(self.fences):
-            fence.try_cancel_before_commit()
+            fence.stop()
         self.background.cancel()
 
     @property
@@ -145,7 +147,14 @@ class AIAgent(AgentRuntime):
             self._open_session()
             self.background.stop()
             self.background.deliver()
-            request = AttemptRequest(trigger="manual", force=True, focus=focus, preview=preview)
+            self._manual_stop = CancelToken()
+            request = AttemptRequest(
+                trigger="manual",
+                force=True,
+                focus=focus,
+                preview=preview,
+                cancel=self._manual_stop,
+            )
             return run_attempt(self, [], request).ledger
 
     def commit_prepared(self) -> PassRecord:

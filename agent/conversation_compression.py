@@ -169,12 +169,15 @@ def run_attempt(
     if total_s > 0 and not request.preview:
         fence.set_total_ceiling_seconds(total_s)
     agent.fences.append(fence)
+    unlink = request.cancel.on_cancel(fence.stop) if request.cancel is not None else None
     ended: list[PassRecord] = []
     try:
         attempt = _Attempt(agent, request, fence, lease, view.watermark, pending, inputs, ended)
         return attempt.run(answer)
     finally:
         agent.fences.remove(fence)
+        if unlink is not None:
+            unlink()
         store.release_lease(lease)
         for row in ended:
             agent.publish_pass(row, focused=request.focus is not None)

@@ -90,6 +90,10 @@ class CompressionCommitFence:
             self.token.cancel()
         return won
 
+    def stop(self) -> None:
+        """Cancel without waiting, unless a commit runs: what a stop signal calls."""
+        self.try_cancel_before_commit()
+
     def revoke_commit_admission(self) -> None:
         """Refuse every later commit without waiting for the lock; for a host that unwinds."""
         self._freeze(self._clock.monotonic())

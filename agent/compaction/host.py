@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from agent.base.cancel import CancelToken
 from agent.base.clock import Clock
 from agent.base.events import Event
 from agent.base.record import dataclass
@@ -55,7 +56,8 @@ class AttemptRequest:
     `force` skips the gate but for the OFF switch; `current_tokens` is what the caller believes the
     request to take and is only passed on to the engine; `preview` leaves the pass prepared until a
     person decides, `background` until a later attempt commits it; `adopt_only` commits a prepared
-    pass or nothing; `micro` condenses one exchange and leaves brake and health alone.
+    pass or nothing; `micro` condenses one exchange and leaves brake and health alone. A stop of
+    `cancel` stops the attempt, also one that was given before the attempt began.
     Units: `waited_ms` is how long a turn had to wait for a background pass.
     """
 
@@ -64,6 +66,7 @@ class AttemptRequest:
     focus: str | None = None
     current_tokens: int | None = None
     fence: CompressionCommitFence | None = None
+    cancel: CancelToken | None = None
     preview: bool = False
     background: bool = False
     adopt_only: bool = False

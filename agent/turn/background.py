@@ -6,9 +6,11 @@ Nothing is committed here but what stands in the ledger as prepared, by whatever
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from agent.base.cancel import CancelToken
@@ -89,16 +91,19 @@ class Background:
         if record is not None and not record.plan.get("preview"):
             self._run(turn, AttemptRequest(trigger=TRIGGER, adopt_only=True))
 
-    def attempt(self, turn: Turn, *, trigger: str, is_full: bool = False) -> Attempted:
+    def attempt(
+        self, turn: Turn, *, trigger: str, needed: Callable[[], bool] | None = None
+    ) -> Attempted:
         """Run one attempt on a turn's behalf; one that is being prepared is waited for and used.
 
-        With `is_full` another agent that compacts the same conversation is waited for too.
+        Another agent that compacts the same conversation is waited for as long as `needed` says
+        that the turn cannot go on without a smaller view; without it nobody is waited for.
         Raises: CallCancelled when the turn was stopped while it waited.
         """
         started, waited_ms = time.monotonic(), self._wait(turn.cancel)
         outcome = self._run(turn, AttemptRequest(trigger=trigger, waited_ms=waited_ms))
         told = False
-        while is_full and outcome.ledger.failure_class == "lock_contended":
+        while outcome.ledger.failure_class == "lock_contended" and needed and needed():
             if not told:
                 told = True
                 self._tell_wait("another agent runs on this conversation")
@@ -139,6 +144,7 @@ class Background:
                 self._host.emit(said)
 
     def _run(self, turn: Turn, request: AttemptRequest) -> Attempted:
+        request = dataclasses.replace(request, cancel=turn.cancel)
         outcome = run_attempt(self._host, [], request)
         if outcome.view is not None:
             self._host.live.adopt(outcome.view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -86,7 +86,9 @@ class BackgroundPasses(Protocol):
 
     def commit(self, turn: Turn) -> None: ...
 
-    def attempt(self, turn: Turn, *, trigger: str, is_full: bool = False) -> Attempted: ...
+    def attempt(
+        self, turn: Turn, *, trigger: str, needed: Callable[[], bool] | None = None
+    ) -> Attempted: ...
 
 
 class TurnHost(CompressionHost, Protocol):

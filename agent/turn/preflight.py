@@ -28,8 +28,9 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
     is_due = host.context_compressor.should_compress(turn.used_tokens)
     if _over(host, shaped) or (is_due and may_start):
         for _ in range(2):
-            is_full = _over(host, shaped)
-            outcome = host.background.attempt(turn, trigger=trigger, is_full=is_full)
+            outcome = host.background.attempt(
+                turn, trigger=trigger, needed=lambda: _over(host, _shape(host, turn))
+            )
             turn.blocked_noted |= outcome.ledger.status is PassStatus.BLOCKED
             shaped = _shape(host, turn)
             if not outcome.committed or not _over(host, shaped):

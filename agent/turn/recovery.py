@@ -25,7 +25,14 @@ def recover_from_overflow(host: TurnHost, turn: Turn, error: ProviderError, shap
         advice = f"{tries} compactions did not help (compression.max_attempts)"
     else:
         turn.overflow_passes += 1
-        if host.background.attempt(turn, trigger="overflow").committed:
+        generation = host.live.head.generation
+
+        def is_unchanged() -> bool:
+            host.live.refresh()
+            return host.live.head.generation == generation
+
+        host.background.attempt(turn, trigger="overflow", needed=is_unchanged)
+        if not is_unchanged():
             return
         advice = "compaction could free nothing more; shorten the newest message or start anew"
     raise ContextCannotFit(

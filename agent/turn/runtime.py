@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.auxiliary_client import AuxiliaryClient
+from agent.base.cancel import CancelToken
 from agent.base.events import Event, Notice, ignore_event
 from agent.base.ids import new_session_id
 from agent.base.messages import Message, is_user_text
@@ -68,6 +69,7 @@ class AgentRuntime:
         self._overhead: tuple[str, int] | None = None
         self._tool_state: dict[str, Any] = {}
         self._turn: Turn | None = None
+        self._manual_stop = CancelToken()
         self._telemetry: Telemetry | None = None
         self._inflight_turn_id: str | None = None
         self._inflight_turn_started_at: float | None = None
