@@ -24,7 +24,7 @@ from tests.field_reports.harness import SUMMARISER, SUMMARY, Bench, settings_for
 
 ROOT = Path(__file__).parents[2]
 FULL = 5_500
-STRIDE = 1 if os.environ.get("HERMES_SOAK") == "1" else 3
+STRIDE = 1 if os.environ.get("HERMES_SOAK") == "1" else 7
 """Statements of a pass from one kill to the next."""
 
 

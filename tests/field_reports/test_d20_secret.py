@@ -64,6 +64,7 @@ PARTS = {
     "jwt": JWT.split("."),
 }
 """What must not be found of each secret."""
+ALL_OF_THEM = "\nand ".join(SECRETS.values())
 EVERY_SECRET = pytest.mark.parametrize("kind", SECRETS)
 
 
@@ -148,18 +149,18 @@ def open_with(stub, open_bench):
 
 
 @EVERY_PLACE
-@EVERY_SECRET
-def test_d20_no_summary_call_and_no_summary_holds_it_and_the_archive_does(open_with, kind, place):
-    messages = place(SECRETS[kind])
+def test_d20_no_summary_call_and_no_summary_holds_one_and_the_archive_does(open_with, place):
+    messages = place(ALL_OF_THEM)
     bench = open_with(messages)
     record = bench.agent.compress()
     assert (record.status, record.kind) == (PassStatus.COMMITTED, PassKind.SUMMARY)
     assert len(bench.summary_requests) == 1
-    assert leaks(kind, asked(bench)) == []
-    assert f"[REDACTED:{kind}]" in asked(bench)
-    assert leaks(kind, made(bench)) == []
+    for kind in SECRETS:
+        assert leaks(kind, asked(bench)) == []
+        assert f"[REDACTED:{kind}]" in asked(bench)
+        assert leaks(kind, made(bench)) == []
+        assert leaks(kind, str(bench.rows)) == PARTS[kind]
     assert bench.rows[: len(messages)] == messages
-    assert leaks(kind, str(bench.rows)) == PARTS[kind]
 
 
 @pytest.mark.parametrize("shift", [0, 3, 9, 17, 30])
@@ -181,13 +182,12 @@ def test_d20_an_excerpt_shows_no_half_of_one(open_with, kind, shift):
 
 
 @EVERY_PLACE
-@EVERY_SECRET
-def test_d20_a_digest_without_a_model_holds_none_either(stub, open_with, kind, place):
-    bench = open_with(place(SECRETS[kind]), over=True)
+def test_d20_a_digest_without_a_model_holds_none_either(stub, open_with, place):
+    bench = open_with(place(ALL_OF_THEM), over=True)
     stub.script([], model=SUMMARISER, then=Reply(status=401))
     record = bench.agent.compress()
     assert (record.status, record.kind) == (PassStatus.COMMITTED, PassKind.MECHANICAL)
-    assert leaks(kind, asked(bench) + made(bench)) == []
+    assert [kind for kind in SECRETS if leaks(kind, asked(bench) + made(bench))] == []
     assert "recall" in made(bench)
 
 
@@ -359,15 +359,15 @@ def test_d20_a_pin_that_holds_one_is_refused(open_with, kind):
 
 
 @EVERY_PLACE
-@EVERY_SECRET
-def test_d20_it_is_no_extract_and_no_pin(open_with, kind, place):
-    secret = SECRETS[kind]
-    rule = f"From now on always use {secret} for deployments, never anything else."
-    bench = open_with([user(rule), assistant("I will."), *place(f"the key is {secret}")])
+def test_d20_it_is_no_extract_and_no_pin(open_with, place):
+    rules = [
+        user(f"From now on always use {secret} for deployments, never anything else.")
+        for secret in SECRETS.values()
+    ]
+    bench = open_with([*rules, assistant("I will."), *place(f"the key is {ALL_OF_THEM}")])
     bench.store.extract_pending()
-    found = bench.store.extracts(bench.session_id)
-    assert leaks(kind, str(found)) == []
-    assert leaks(kind, str(bench.agent.pins())) == []
+    kept = f"{bench.store.extracts(bench.session_id)}\n{bench.agent.pins()}"
+    assert [kind for kind in SECRETS if leaks(kind, kept)] == []
 
 
 @EVERY_SECRET
