@@ -240,7 +240,7 @@ class _Intake:
         if ordinals.get("masked_by") is not None:
             stub, tokens = dump_json(place["stub"], "a stub"), place["tokens"]
         pointers = [ordinals.get(pointer) for pointer in POINTERS]
-        connection.execute(sql.INHERIT_PLACE, (self._id, seq, row_id, tokens, *pointers, stub))
+        connection.execute(sql.IMPORT_PLACE, (self._id, seq, row_id, tokens, *pointers, stub))
         found = [(row_id, *each) for each in entry.get("extracts", ())]
         connection.executemany(extracts.ADD, found)
 

@@ -161,35 +161,51 @@ WHERE conversation_id = ? AND hidden_by = ? AND compacted_by IS NULL"""
 FORKED_CONVERSATION: Final = """
 INSERT INTO conversations (last_active_at, tip, family, generation)
 SELECT ?, ?, family, generation FROM conversations WHERE id = ?"""
-REWINDS_WITHIN: Final = """
-SELECT ordinal FROM compaction_passes
-WHERE conversation_id = ? AND kind = 'rewind' AND status = 'committed' AND watermark <= ?"""
-INHERIT_PASS: Final = """
+INHERIT_PASSES: Final = """
 INSERT INTO compaction_passes (id, conversation_id, session_id, generation, status, kind, trigger,
     strategy, failure_class, detail, count, watermark, plan, lease_token, tokens_before,
     tokens_after, messages_before, messages_after, model, route, cost, gain_predicted, gain_actual,
     durations, receipt, target_pass, child_session_id, created_at, finished_at)
-SELECT id, ?, session_id, generation, status, kind, trigger,
+SELECT id, :child, session_id, generation, status, kind, trigger,
     strategy, failure_class, detail, count, watermark, plan, lease_token, tokens_before,
     tokens_after, messages_before, messages_after, model, route, cost, gain_predicted, gain_actual,
     durations, receipt, target_pass, child_session_id, created_at, finished_at
-FROM compaction_passes WHERE ordinal = ?"""
-PLACES_OF: Final = """
-SELECT seq, row_id, tokens, made_by, compacted_by, hidden_by, masked_by, stub FROM places
-WHERE conversation_id = ?"""
-INHERIT_PLACE: Final = """
+FROM compaction_passes WHERE conversation_id = :parent AND status = 'committed' AND (
+    kind = 'rewind' AND watermark <= :last
+    OR ordinal IN (
+        SELECT compacted_by FROM places WHERE conversation_id = :parent AND seq <= :last
+        UNION SELECT masked_by FROM places WHERE conversation_id = :parent AND seq <= :last
+        EXCEPT SELECT compacted_by FROM places WHERE conversation_id = :parent AND seq > :last))
+ORDER BY ordinal"""
+_THERE: Final = """(SELECT n.ordinal FROM compaction_passes o
+        JOIN compaction_passes n ON n.id = o.id AND n.conversation_id = :child
+        WHERE o.ordinal = p.{})"""
+"""The number that the fork's places carry for a pass; NULL when the fork did not inherit it."""
+INHERIT_PLACES: Final = f"""
+INSERT INTO places (conversation_id, seq, row_id, tokens, made_by, compacted_by, hidden_by,
+    masked_by, stub)
+SELECT :child, i.seq, i.row_id,
+    CASE WHEN i.stub IS NULL OR i.mask IS NOT NULL THEN i.tokens
+        ELSE (SELECT m.tokens FROM messages m WHERE m.id = i.row_id) END,
+    i.maker, i.cover, i.rewind, i.mask, CASE WHEN i.mask IS NOT NULL THEN i.stub END
+FROM (SELECT p.seq, p.row_id, p.tokens, p.made_by, p.stub,
+        {_THERE.format("made_by")} AS maker, {_THERE.format("compacted_by")} AS cover,
+        {_THERE.format("hidden_by")} AS rewind, {_THERE.format("masked_by")} AS mask
+    FROM places p WHERE p.conversation_id = :parent AND p.seq <= :last) i
+WHERE i.made_by IS NULL OR i.maker IS NOT NULL"""
+IMPORT_PLACE: Final = """
 INSERT INTO places (conversation_id, seq, row_id, tokens, made_by, compacted_by, hidden_by,
     masked_by, stub)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INHERIT_PINS: Final = """
 INSERT INTO pins (conversation_id, text, source_seq, created_at, retired_at, retired_by,
     retired_seq)
-SELECT ?, text, source_seq, created_at, retired_at, retired_by, retired_seq FROM pins
-WHERE conversation_id = ? AND coalesce(source_seq, 0) <= ?
+SELECT :child, text, source_seq, created_at, retired_at, retired_by, retired_seq FROM pins
+WHERE conversation_id = :parent AND coalesce(source_seq, 0) <= :last
 ORDER BY id"""
 REVIVE_PINS: Final = """
 UPDATE pins SET retired_at = NULL, retired_by = NULL, retired_seq = NULL
-WHERE conversation_id = ? AND retired_seq > ?"""
+WHERE conversation_id = :child AND retired_seq > :last"""
 RECOUNT: Final = """
 UPDATE conversations SET
     watermark = (SELECT coalesce(max(seq), 0) FROM places
