@@ -7,10 +7,12 @@ import time
 import pytest
 
 from agent.base.events import Notice
-from agent.base.settings import LocalSettings
+from agent.base.settings import LocalSettings, Settings
 from agent.compaction.cooldown import Health
-from agent.sessions.records import Guards, PassKind, PassStatus
+from agent.sessions.records import Guards, PassClosing, PassKind, PassOpening, PassStatus
+from agent.testing.scripted import ScriptedProvider
 from agent.testing.stub_reply import Reply
+from run_agent import AIAgent
 from tests.background.harness import (
     NEAR,
     OVER_TRIGGER,
@@ -99,17 +101,18 @@ def test_compaction_that_is_off_is_off_in_the_background_too(stub, open_bench):
     assert bench.agent.background._job is None
 
 
+class OneSlot(ScriptedProvider):
+    """A model whose calls take turns, as those of the embedded one do."""
+
+    one_slot = True
+
+
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_model_with_one_slot_prepares_only_when_it_is_told_to(stub, open_bench, allowed):
-    given = settings(stub)
-    local = LocalSettings(background=allowed)
-    object.__setattr__(given, "__dict__", {**vars(given), "local": local})
-    bench = open_bench(given)
-    assert bench.agent.prepares_in_background
-    bench.agent._summary_provider().__class__ = type(
-        "OneSlot", (bench.agent._summary_provider().__class__,), {"one_slot": True}
-    )
-    assert bench.agent.prepares_in_background is allowed
+def test_a_model_with_one_slot_prepares_only_when_it_is_told_to(store, allowed):
+    given = Settings(local=LocalSettings(background=allowed))
+    agent = AIAgent(session_db=store, settings=given, provider=OneSlot())
+    assert agent.prepares_in_background is allowed
+    agent.close()
 
 
 def test_when_masking_alone_would_do_nothing_is_prepared(stub, open_bench):
@@ -216,14 +219,17 @@ def test_a_broken_engine_breaks_no_turn_and_is_told(stub, open_bench):
 
 
 def test_over_the_spend_limit_nothing_is_prepared(stub, open_bench):
-    release = held_summary(stub)
-    release.set()
-    bench = open_bench(settings(stub, spend_limit_per_hour=1e-9))
+    bench = open_bench(settings(stub, spend_limit_per_hour=0.5))
     fill_near(bench)
-    bench.store.create_session("other", "test")
+    lease = bench.store.acquire_lease("s")
+    assert lease is not None
+    bench.store.open_pass(PassOpening("p1", "s", PassKind.SUMMARY, "manual", 1, lease.token))
+    bench.store.close_pass(PassClosing("p1", PassStatus.FAILED, "empty", cost=0.6))
+    bench.store.release_lease(lease)
     bench.agent.chat("first")
     settle(bench)
-    assert len(bench.passes) == 1
+    assert [row.id for row in bench.store.passes("s")] == ["p1"]
+    assert bench.summary_requests == []
 
 
 def test_events_of_a_prepared_pass_come_once_in_order_from_the_turn(stub, open_bench):
