@@ -313,9 +313,9 @@ class AIAgent(AgentRuntime):
             self.emit(TurnStarted())
             with self.traced_turn(turn) as trace:
                 ending = run_turn(self, turn)
-                self._follow_turn(turn, ending)
                 if trace is not None:
                     trace.stop_reason = ending.stop_reason
+                self._follow_turn(turn, ending)
             self.background.deliver()
             self.emit(TurnFinished(final_text=ending.final_text, stop_reason=ending.stop_reason))
         except HermesError as error:
@@ -343,7 +343,7 @@ class AIAgent(AgentRuntime):
         )
 
     def _follow_turn(self, turn: Turn, ending: Ending) -> None:
-        """Do what follows a turn that was answered, before it is told as finished."""
+        """Take the answer into the view, and condense an exchange when that is on and due."""
         answer = ending.final_text if ending.stop_reason in ("stop", "length") else ""
         self.live.refresh()
         _micro_compact_after_turn(self, list(self.live.messages), answer, _log, turn.id)
@@ -363,18 +363,17 @@ class AIAgent(AgentRuntime):
         self._change_view(lambda guards: self.store.rewind(self.session_id, seq, guards=guards))
 
     def _last_user_turn(self) -> list[Message]:
-        """Return the newest user rows of the view that nothing stands between.
+        """Return the newest user rows of the view that were accepted one directly after the other.
 
         Raises: UndoRefused when there are none.
         """
         self._open_session()
         self.live.refresh()
         rows: list[Message] = []
-        for row in reversed(self.live.messages):
-            if is_user_text(row):
-                rows.insert(0, row)
-            elif rows:
+        for row in filter(is_user_text, reversed(self.live.messages)):
+            if rows and row["_seq"] != rows[0]["_seq"] - 1:
                 break
+            rows.insert(0, row)
         if not rows:
             raise UndoRefused(
                 f"session {self.session_id!r} shows no message of the user to take back"

@@ -128,6 +128,18 @@ def test_messages_without_an_answer_between_them_are_taken_back_together(db):
     assert agent.pending_messages() == 0
 
 
+def test_requests_whose_answers_were_compacted_away_are_taken_back_one_by_one(db):
+    agent = open_agent(db)
+    for text in ("first", "second", "third"):
+        agent.chat(text)
+    use_engine(agent, lambda rows, **_: [rows[0], rows[2], user("notes"), *rows[4:]])
+    agent.compress()
+    assert contents(db.view("s").messages) == ["first", "second", "notes", "third", "ok"]
+    assert agent.undo_turn() == "third"
+    assert agent.undo_turn() == "second"
+    assert contents(db.view("s").messages) == ["first", "ok"]
+
+
 def test_a_rewind_is_undone_by_its_id_until_the_conversation_goes_on(db):
     agent = open_agent(db)
     agent.chat("first")
