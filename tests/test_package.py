@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DATA = {".md", ".jsonl", ".typed"}
+DATA = {".md", ".jsonl", ".typed", ".txt"}
 
 
 @pytest.fixture(scope="module")
