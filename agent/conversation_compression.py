@@ -8,6 +8,7 @@ built-in engine), `agent/sessions/commit.py` (the transaction).
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -43,6 +44,7 @@ from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
 from agent.compaction.material import read_material
 from agent.compaction.outcomes import SETTLED, classify
+from agent.compaction.pins import carried_tokens
 from agent.compaction.plan import Plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.review import Review, review_candidate
@@ -256,11 +258,12 @@ class _Attempt:
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
         material = read_material(agent.store, agent.session_id)
+        pins = carried_tokens(self.inputs, material.pins, budget.pin_tokens)
         health = Health.from_dict(agent.store.health(agent.session_id))
         context = AttemptContext(
             pass_id=self.pass_id,
             fence=self.fence,
-            budget=budget,
+            budget=dataclasses.replace(budget, overhead_tokens=budget.overhead_tokens + pins),
             client=client,
             model_free=answer.admission is Admission.MODEL_FREE,
             stand_in=answer.failure_class,

@@ -9,6 +9,7 @@ from agent.base.messages import Message, copy_messages
 from agent.compaction.budget import row_tokens, shown_tokens
 from agent.compaction.cooldown import BLOCKED_BY_SPEND, Admission, Gate, gate
 from agent.compaction.host import AttemptRequest, CompressionHost
+from agent.compaction.pins import carried_tokens
 from agent.sessions.records import PassRecord, PassStatus, View
 
 _HOUR_S = 3_600.0
@@ -36,7 +37,8 @@ def admit(
     if not inputs:
         return _REFUSED, note_unstarted(agent, request, PassStatus.SKIPPED, "insufficient_messages")
     budget = agent.budget()
-    fits = request.trigger != "overflow" and budget.fits(shown_tokens(inputs, budget))
+    pins = carried_tokens(inputs, agent.store.pins(agent.session_id), budget.pin_tokens)
+    fits = request.trigger != "overflow" and budget.fits(shown_tokens(inputs, budget) + pins)
     answer = _ask(agent, forced=request.force, fits=fits, paid=request.adopt_only)
     if answer.admission is not Admission.BLOCKED:
         return answer, None

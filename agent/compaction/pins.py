@@ -65,6 +65,12 @@ def unsaid_pins(view: Sequence[Message], pins: Sequence[Pin]) -> list[Pin]:
     return [pin for pin in pins if pin.text not in said.get(pin.source_seq or 0, "")]
 
 
+def carried_tokens(view: Sequence[Message], pins: Sequence[Pin], budget_tokens: int) -> int:
+    """Return what a request with this view takes for pins beside its messages."""
+    chosen, _beyond = choose_pins(pins, budget_tokens)
+    return estimate_text(render_pins(unsaid_pins(view, chosen)))
+
+
 def render_pins(pins: Sequence[Pin]) -> str:
     """Return the block that shows pins with their sources; empty for none."""
     lines = [

@@ -189,17 +189,24 @@ def judge_candidate(
         return PAIRING_BROKEN
     if changes.new_row is not None and not text_of(changes.new_row["content"]).strip():
         return EMPTY
-    if changes.kind is PassKind.MECHANICAL and not _digest_helps(inputs, rows, budget):
+    if changes.kind is PassKind.MECHANICAL and not _digest_helps(inputs, rows, budget, pins):
         return NO_PROGRESS
     return ""
 
 
-def _digest_helps(before: Sequence[Message], after: Sequence[Message], budget: Budget) -> bool:
+def _digest_helps(
+    before: Sequence[Message], after: Sequence[Message], budget: Budget, pins: Sequence[Pin]
+) -> bool:
     """Return whether the next request gets under the trigger, or fits where it did not."""
-    tokens = shown_tokens(after, budget)
+    tokens = _with_pins(after, budget, pins)
     return budget.under_trigger(tokens) or (
-        budget.fits(tokens) and not budget.fits(shown_tokens(before, budget))
+        budget.fits(tokens) and not budget.fits(_with_pins(before, budget, pins))
     )
+
+
+def _with_pins(rows: Sequence[Message], budget: Budget, pins: Sequence[Pin]) -> int:
+    """Return what a request takes for these rows and for the pins that none of them says."""
+    return shown_tokens(rows, budget) + estimate_text(render_pins(unsaid_pins(rows, pins)))
 
 
 def _still_says(request: Message, ref: int, changes: Changes) -> bool:
@@ -209,10 +216,8 @@ def _still_says(request: Message, ref: int, changes: Changes) -> bool:
 
 def _loses_pins(rows: Sequence[Message], pins: Sequence[Pin], budget: Budget) -> bool:
     """Return whether the view fits but the pins that no row says would not fit beside it."""
-    unsaid = unsaid_pins(rows, pins)
-    tokens = shown_tokens(rows, budget)
-    with_pins = tokens + estimate_text(render_pins(unsaid))
-    return bool(unsaid) and budget.fits(tokens) and not budget.fits(with_pins)
+    with_pins = _with_pins(rows, budget, pins)
+    return budget.fits(shown_tokens(rows, budget)) and not budget.fits(with_pins)
 
 
 def _splits_pairs(inputs: Sequence[Message], changes: Changes) -> bool:
