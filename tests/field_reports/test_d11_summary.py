@@ -14,7 +14,7 @@ from agent.testing.builders import call
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import DEFAULT_MODEL, StubModelServer
 from agent.tools.protocol import Access, Tool
-from tests.field_reports.harness import SUMMARISER, SUMMARY, body_text, settings_for
+from tests.field_reports.harness import SUMMARISER, SUMMARY, body_text, settings_for, words
 
 WINDOW, FULL, OVER = 8_000, 5_500, 7_500
 
@@ -211,3 +211,18 @@ def test_d11_every_surface_shows_cause_and_model(configured, hermes, surface, na
     listed = hermes("compactions", "list", session["id"])
     assert failure_class in listed.out
     assert "word" not in body_text(configured.requests_for(SUMMARISER)[0])[:20]
+
+
+def test_d11_pins_fill_the_window_too_and_no_request_is_stuck_between_brake_and_window(
+    stub, open_bench
+):
+    """Rows alone would fit, rows and pins do not: that has to count as not fitting."""
+    stub.script([], model=SUMMARISER, then=FAULTS["401"][0])
+    bench = open_bench(settings_for(stub.base_url, window_tokens=WINDOW))
+    rule = bench.agent.pin("Never write to the production database; " + "ask first, always. " * 50)
+    bench.fill_to(FULL)
+    for number in range(30):
+        assert bench.agent.chat(f"question {number}: {words(40, f'talk {number}')}") == "ok"
+        assert body_text(bench.main_requests[-1]).count(rule.text) == 1
+    assert {row.kind for row in bench.committed} == {PassKind.MECHANICAL}
+    assert bench.refusals == []
