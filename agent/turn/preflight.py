@@ -9,6 +9,9 @@ from agent.sessions.records import PassStatus
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, shape
 
+_TIGHTER = (0.5, 0.25)
+"""What excerpts get of their share when nothing else makes a request fit."""
+
 
 def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
     """Return the request's messages, within the window.
@@ -38,6 +41,9 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
     elif turn.used_tokens >= host.trigger_tokens and may_start:
         turn.blocked_noted = True
         host.background.attempt(turn, trigger=trigger)
+    for share in _TIGHTER:
+        if _over(host, shaped):
+            shaped = _shape(host, turn, share=share)
     if _over(host, shaped):
         raise cannot_fit(host, shaped)
     _tell_pins_beyond(host)
@@ -54,10 +60,15 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
     return shaped
 
 
-def _shape(host: TurnHost, turn: Turn) -> Shaped:
+def _shape(host: TurnHost, turn: Turn, *, share: float = 1.0) -> Shaped:
+    """Return the wire form of the view; `share` of what excerpts may take is given to them."""
     host.live.refresh()
     budget = host.budget()
-    limits = ShapeLimits(budget.round_tokens, budget.message_tokens, recall=host.recall_offered)
+    limits = ShapeLimits(
+        int(budget.round_tokens * share),
+        int(budget.message_tokens * share),
+        recall=host.recall_offered,
+    )
     pins, _beyond = host.standing_pins()
     return shape(host.live.messages, limits, current_from_seq=turn.first_seq, pins=pins)
 
