@@ -15,6 +15,7 @@ from agent.base.cancel import CancelToken
 from agent.base.errors import (
     CallCancelled,
     ContentFiltered,
+    ContextOverflow,
     ProviderError,
     SummaryDeclined,
     SummaryEmpty,
@@ -76,7 +77,7 @@ class SummaryText:
 class AuxiliaryClient:
     """Asks one model for summaries. Thread-safe when its provider is.
 
-    `window_tokens` None takes the provider's.
+    `window_tokens` None takes the provider's; what an overflow names as smaller is kept.
     """
 
     def __init__(
@@ -130,6 +131,8 @@ class AuxiliaryClient:
         except (CallCancelled, ProviderError) as error:
             if fence.token.cancelled:
                 raise AuxiliaryExplicitCancellation from error
+            if isinstance(error, ContextOverflow) and error.limit_tokens:
+                self._window_tokens = min(self._window_tokens, error.limit_tokens)
             if isinstance(error, ContentFiltered):
                 raise SummaryDeclined(str(error)) from error
             raise

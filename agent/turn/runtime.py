@@ -78,6 +78,7 @@ class AgentRuntime:
         self.background = Background(self)
         self._provider = options.provider
         self._summarising: Provider | None = None
+        self._summariser: AuxiliaryClient | None = None
         self._tools: dict[str, Tool] | None = None
         self.context_compressor: Any = open_engine(settings.context.engine, settings.compression)
         if isinstance(self.context_compressor, ContextCompressor) and self._store is not None:
@@ -234,7 +235,12 @@ class AgentRuntime:
         return self.settings.local.background or not self._summary_provider().one_slot
 
     def summary_client(self) -> AuxiliaryClient:
-        """Return the client of the summary model."""
+        """Return the client of the summary model, which keeps what it learns of its window."""
+        if self._summariser is None:
+            self._summariser = self._open_summariser()
+        return self._summariser
+
+    def _open_summariser(self) -> AuxiliaryClient:
         auxiliary = self.settings.auxiliary.compression
         idle_s, total_s = resolve_context_compression_timeouts(self.settings.compression)
         limits = Limits(
@@ -243,7 +249,9 @@ class AgentRuntime:
             idle_s=idle_s,
             total_s=total_s,
         )
-        return AuxiliaryClient(self._summary_provider(), limits)
+        provider = self._summary_provider()
+        window_tokens = self.window_tokens if provider is self.provider else None
+        return AuxiliaryClient(provider, limits, window_tokens)
 
     def tool_runner(self, turn: Turn) -> ToolRunner:
         """Return a runner whose tools stop with the turn."""
@@ -271,6 +279,7 @@ class AgentRuntime:
     def learn_window(self, tokens: int) -> None:
         """Take over a smaller window that the provider named."""
         self._learned_window = tokens
+        self._summariser = None
         self._bind_compressor()
 
     # -- the session --------------------------------------------------------------------------
@@ -348,13 +357,13 @@ class AgentRuntime:
         """Take over settings that name another model."""
         self._close_providers()
         self.settings = settings
-        self._provider = self._summarising = self._tools = self._overhead = None
+        self._provider = self._summarising = self._summariser = None
+        self._tools = self._overhead = None
         self._learned_window = 0
 
     def _close_providers(self) -> None:
-        for provider in (self._provider, self._summarising):
-            if provider is not None:
-                provider.close()
+        for provider in filter(None, (self._provider, self._summarising)):
+            provider.close()
 
     def _bind_compressor(self) -> None:
         engine = self.context_compressor
