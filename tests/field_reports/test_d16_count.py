@@ -168,3 +168,15 @@ def test_d16_no_window_is_too_small_and_no_mix_of_rows_too_large(stub, open_benc
     for request in requests:
         assert count_tokens(request.messages) + request.body["max_tokens"] <= window
     assert bench.agent.chat("go on") == "ok"
+
+
+def test_d16_a_summarisers_window_is_learned_from_its_first_refusal(stub, open_bench):
+    """The settings name no window, so one request is refused; later passes know better."""
+    bench = open_bench(settings_for(stub.base_url, window_tokens=MAIN))
+    for _ in range(3):
+        bench.fill(long_talk(2 * SMALL))
+        bench.compressor.tail_token_budget = 500
+        assert bench.agent.compress().status is PassStatus.COMMITTED
+        refused = [request for request in bench.summary_requests if request.refusal]
+        assert len(refused) == 1
+    assert len(bench.summary_requests) > 4

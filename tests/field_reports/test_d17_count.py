@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent.base.settings import CompressionSettings
 from agent.testing.builders import assistant, call, result, user
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from agent.testing.stub_strict import count_tokens
 from agent.tools.protocol import Access, Tool
-from tests.field_reports.harness import SUMMARISER, Bench, settings_for
+from tests.field_reports.harness import SUMMARISER, Bench, settings_for, words
 
 WINDOW = 32_000
 LOG_BYTES, SECONDS, TIMES_MEMORY = 10_000_000, 2.0, 3
@@ -223,5 +224,32 @@ def test_d17_a_long_result_before_the_newest_request_stays_an_excerpt(stub, open
     bench.fill([user("fetch"), assistant(None, made), result(made, log_of(LOG_BYTES))])
     for _ in range(3):
         assert bench.agent.chat("and?") == "ok"
+    assert bench.passes == []
+    assert bench.refusals == []
+
+
+def test_d17_request_and_round_share_what_heavy_tools_leave_of_a_small_window(stub, open_bench):
+    """Each within its quarter they would not fit beside the tools: both are cut further. No pass
+    can help here, so none is allowed."""
+    window = 4_096
+    tool = Tool(
+        name="fetch",
+        description=words(1_700, "fetching"),
+        parameters={"type": "object", "properties": {}},
+        access=Access.READ,
+        run=lambda _arguments, _context: words(9_000, "output"),
+        describe=lambda _arguments: "fetch",
+    )
+    compression = CompressionSettings(enabled=False)
+    setup = settings_for(stub.base_url, window_tokens=window, compression=compression)
+    bench = open_bench(setup, tools=[tool])
+    calls = [call("fetch") for _ in range(3)]
+    stub.script([Reply(text=words(300, "plan"), tool_calls=calls)])
+    assert bench.agent.chat(words(3_000, "request")) == "ok"
+    request = bench.main_requests[-1]
+    assert count_tokens(request.messages, request.body["tools"]) <= window
+    shown = [m["content"] for m in request.messages if m["role"] in ("user", "tool")]
+    assert all(REFERENCE.search(text) for text in shown)
+    assert len(shown) == 4
     assert bench.passes == []
     assert bench.refusals == []
