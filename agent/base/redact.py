@@ -16,6 +16,7 @@ from agent.base.record import dataclass
 
 _PLACEHOLDER = "[REDACTED:{}]"
 _MIN_ENTROPY_BITS = 2.5
+_ESCAPE = re.compile(r"\\(?:[bfnrt]|u[0-9a-fA-F]{4})$")
 _CODE = re.compile(r"[()\[\]{}]|://")
 _DOTTED_NAME = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*\.?")
 """Shannon entropy a character below which an assigned value is taken for a word or a sample."""
@@ -37,13 +38,20 @@ def _whole(kind: str, *, digit: bool = False) -> Callable[[re.Match[str]], str]:
 
     def replace(match: re.Match[str]) -> str:
         text = match[0]
-        before = match.string[match.start() - 1 : match.start()]
-        inside_word = before.isalnum() or before == "_"
-        if inside_word or (digit and not any(map(str.isdigit, text))):
+        if _is_inside_word(match) or (digit and not any(map(str.isdigit, text))):
             return text
         return placeholder
 
     return replace
+
+
+def _is_inside_word(match: re.Match[str]) -> bool:
+    """Return whether a match goes on an ASCII word; the letter of a JSON escape is part of none."""
+    start = match.start()
+    before = match.string[start - 1 : start]
+    if not (before.isascii() and before.isalnum()) and before != "_":
+        return False
+    return _ESCAPE.search(match.string[max(0, start - 6) : start]) is None
 
 
 def _value(kind: str, accept: Callable[[re.Match[str]], bool]) -> Callable[[re.Match[str]], str]:
@@ -130,7 +138,9 @@ _RULES = (
     _Rule(
         "authorization",
         ("bearer", "basic"),
-        re.compile(r"\b(?i:bearer|basic)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/=-]{12,})"),
+        re.compile(
+            r"(?:\b|(?<=\\[nrt]))(?i:bearer|basic)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/=-]{12,})"
+        ),
         _value("authorization", _is_token),
     ),
 )

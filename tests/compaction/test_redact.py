@@ -181,3 +181,14 @@ def test_time_grows_with_the_text_and_no_faster(unit):
     started = time.process_time()
     redact(text)
     assert time.process_time() - started < 4
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", "\r", "\b", "é", "密钥", "\\", "/"])
+def test_a_key_after_an_escape_of_json_or_a_letter_of_another_script_is_found(before):
+    key = "sk-ant-api03-Zk3vQ9xT7mN2pL5wR8yB1cF4"
+    for text in (before + key, json.dumps({"a": before + key})):
+        assert "Zk3vQ9xT7mN2pL5wR8yB1cF4" not in redact(text)
+    bearer = json.dumps(
+        {"a": f"{before} Bearer Zk3vQ9xT7mN2pL5wR8yB1cF4", "b": "\nBearer Zk3vQ9xT7mN2"}
+    )
+    assert "Zk3vQ9" not in redact(bearer)
