@@ -16,6 +16,7 @@ pins() {
 }
 
 pins dev.txt pyproject.toml --extra local --extra dev
+pins oracles.txt -c requirements/dev.txt pyproject.toml --extra oracles
 pins local.txt -c requirements/dev.txt pyproject.toml --extra local
 pins core.txt -c requirements/dev.txt pyproject.toml
 pins build.txt -c requirements/dev.txt requirements/build.in

@@ -34,12 +34,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class TokenUsage:
-    """The provider's own count of one call; `prompt` includes `cached`."""
+    """The provider's own count of one call in the one form that every wire is brought to.
+
+    `prompt` is everything the window held as input: `cached` (read from the provider's cache)
+    and `cache_write` (written to it) are parts of it. `completion` includes `reasoning`.
+    """
 
     prompt: int
     completion: int
     cached: int = 0
     reasoning: int = 0
+    cache_write: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class ModelRequest:
     `messages` begin with the system message, keep our `_` keys (the wire drops them) and must
     not be mutated while in use; a message with `_row_id` is immutable for ever, so its encoded
     bytes may be kept. `tools` are OpenAI function schemas; empty means none are offered.
-    `max_tokens` is always sent.
+    `max_tokens` is always sent. `replay_from` is the first seq whose reasoning may go back when
+    it is bound to what stood before it: a pass has replaced the prefix of every earlier message.
     """
 
     messages: Sequence[Message]
@@ -57,6 +63,7 @@ class ModelRequest:
     max_tokens: int = 4096
     temperature: float | None = None
     stream: bool = True
+    replay_from: int = 0
 
 
 @dataclass(frozen=True)
