@@ -31,7 +31,8 @@ def _listed_price(usage: TokenUsage, model: str, endpoint: Endpoint) -> float | 
     counted = Usage(
         input_tokens=usage.prompt,
         output_tokens=usage.completion,
-        cache_read_tokens=min(usage.cached, usage.prompt),
+        cache_read_tokens=usage.cached,
+        cache_write_tokens=usage.cache_write,
     )
     try:
         price = calc_price(counted, model_ref=model, provider_api_url=bare_url(endpoint.base_url))

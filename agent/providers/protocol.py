@@ -38,6 +38,8 @@ class TokenUsage:
 
     `prompt` is everything the window held as input: `cached` (read from the provider's cache)
     and `cache_write` (written to it) are parts of it. `completion` includes `reasoning`.
+    Where the counts sum several calls of a turn, `in_window` is the input of the last of them, 0
+    when it is unknown; None everywhere else.
     """
 
     prompt: int
@@ -45,6 +47,12 @@ class TokenUsage:
     cached: int = 0
     reasoning: int = 0
     cache_write: int = 0
+    in_window: int | None = None
+
+    @property
+    def held_tokens(self) -> int:
+        """What the window held as input at the last call; 0 when that is unknown."""
+        return self.prompt if self.in_window is None else self.in_window
 
 
 @dataclass(frozen=True)

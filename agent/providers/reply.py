@@ -18,6 +18,7 @@ from agent.base.record import dataclass
 from agent.providers.protocol import Delta, ModelReply, TokenUsage
 from agent.providers.reasoning import ReasoningPieces
 from agent.providers.text import join_text
+from agent.providers.usage import read_usage
 
 _FINISH = {
     "stop": "stop",
@@ -86,6 +87,7 @@ class ReplyPieces:
         self._calls: list[_CallPieces] = []
         self._by_index: dict[int, _CallPieces] = {}
         self._usage: TokenUsage | None = None
+        self._timings: TokenUsage | None = None
         self._finish: str | None = None
         self.begun = False
         """Whether anything of an answer has arrived."""
@@ -101,6 +103,7 @@ class ReplyPieces:
         self._id = self._id or _text(part.get("id"))
         self._model = _text(part.get("model")) or self._model
         self._usage = read_usage(part.get("usage")) or self._usage
+        self._timings = read_usage(part.get("timings")) or self._timings
         choices = part.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, Mapping):
@@ -168,7 +171,8 @@ class ReplyPieces:
         reasoning = self._reasoning.whole(self._route)
         if reasoning:
             message["_reasoning"] = reasoning
-        return ModelReply(message, finish, self._usage, self._model, self._id)
+        usage = self._usage or self._timings
+        return ModelReply(message, finish, usage, self._model, self._id)
 
 
 def _is_other_call(found: _CallPieces, piece: Mapping[str, Any], call_id: str) -> bool:
@@ -201,27 +205,6 @@ def content_text(content: Any) -> str:
         parts = (part for part in content if isinstance(part, Mapping))
         return "".join(_text(part.get("text")) for part in parts)
     return _text(content)
-
-
-def read_usage(usage: Any) -> TokenUsage | None:
-    """Return the provider's count, or None when it gave none that can be read."""
-    if not isinstance(usage, Mapping):
-        return None
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(prompt, int) or not isinstance(completion, int):
-        return None
-    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
-    return TokenUsage(
-        prompt=prompt,
-        completion=completion,
-        cached=cached or _count(usage, "prompt_cache_hit_tokens"),
-        reasoning=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
-    )
-
-
-def _count(holder: Any, name: str) -> int:
-    value = holder.get(name) if isinstance(holder, Mapping) else None
-    return value if isinstance(value, int) else 0
 
 
 def _text(value: Any) -> str:

@@ -153,13 +153,21 @@ def test_listed_prices_are_found_by_host_and_model() -> None:
     assert listed > 0
 
 
-def test_cached_tokens_cost_less() -> None:
-    endpoint = Endpoint("https://api.openai.com/v1", "k", "r")
-    full = price_of(TokenUsage(1_000, 0), "gpt-4o", endpoint, ())
-    cached = price_of(TokenUsage(1_000, 0, cached=900), "gpt-4o", endpoint, ())
-    assert full is not None
-    assert cached is not None
-    assert cached < full
+@pytest.mark.parametrize(
+    ("usage", "dollars"),
+    [
+        (TokenUsage(1_000, 0), 0.003),
+        (TokenUsage(1_000, 0, cached=900), 0.00057),
+        (TokenUsage(1_000, 0, cache_write=900), 0.003675),
+        (TokenUsage(1_000, 100, cached=500, cache_write=400), 0.00345),
+    ],
+    ids=["plain", "read", "written", "all"],
+)
+def test_tokens_read_from_and_written_to_a_cache_have_their_own_price(
+    usage: TokenUsage, dollars: float
+) -> None:
+    endpoint = Endpoint("https://api.anthropic.com/v1", "k", "r")
+    assert price_of(usage, "claude-sonnet-4-5", endpoint, ()) == pytest.approx(dollars)
 
 
 @pytest.mark.parametrize(

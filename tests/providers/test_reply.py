@@ -9,7 +9,7 @@ import pytest
 
 from agent.providers.protocol import Delta, TokenUsage
 from agent.providers.reasoning import replayed
-from agent.providers.reply import ReplyPieces, read_usage
+from agent.providers.reply import ReplyPieces
 
 ROUTE = "m at http://here/v1"
 
@@ -197,37 +197,24 @@ def test_halves_of_a_surrogate_pair_are_joined() -> None:
     assert reply.message["content"] == "a\U0001f600b\ufffd"
 
 
-USAGES = {
-    "cached and reasoning": (
-        {
-            "prompt_tokens": 10,
-            "completion_tokens": 5,
-            "prompt_tokens_details": {"cached_tokens": 4},
-            "completion_tokens_details": {"reasoning_tokens": 3},
-        },
-        TokenUsage(prompt=10, completion=5, cached=4, reasoning=3),
-    ),
-    "cache hits by another name": (
-        {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 6},
-        TokenUsage(prompt=10, completion=5, cached=6),
-    ),
-    "details null": (
-        {"prompt_tokens": 1, "completion_tokens": 2, "prompt_tokens_details": None},
-        TokenUsage(prompt=1, completion=2),
-    ),
-    "missing": (None, None),
-    "incomplete": ({"prompt_tokens": 10}, None),
-}
-
-
-@pytest.mark.parametrize(("usage", "read"), USAGES.values(), ids=USAGES.keys())
-def test_usage_is_read(usage: object, read: TokenUsage | None) -> None:
-    assert read_usage(usage) == read
-
-
 def test_the_last_usage_counts() -> None:
     parts = [{"usage": {"prompt_tokens": 1, "completion_tokens": n}} for n in (1, 2)]
     assert put_together(*parts, {"usage": None}).whole().usage == TokenUsage(1, 2)
+
+
+def test_counts_that_say_nothing_do_not_replace_those_that_do() -> None:
+    said = {"usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    zero = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}
+    assert put_together(said, zero).whole().usage == TokenUsage(7, 2)
+
+
+def test_timings_count_where_no_usage_was_sent() -> None:
+    timings = {"timings": {"cache_n": 90, "prompt_n": 10, "predicted_n": 4}}
+    assert put_together(delta("stop", content="a") | timings).whole().usage == TokenUsage(
+        100, 4, cached=90
+    )
+    usage = {"usage": {"prompt_tokens": 101, "completion_tokens": 4}}
+    assert put_together(usage, timings).whole().usage == TokenUsage(101, 4)
 
 
 def test_deltas_carry_what_is_new() -> None:
