@@ -35,6 +35,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "tools.max_iterations": (1, math.inf),
     "local.context_length": (4_096, math.inf),
     "local.threads": (1, 1_024),
+    "proxy.context_length": (4_096, math.inf),
+    "proxy.max_requests": (1, 10_000),
 }
 """Smallest and largest value; every other number may be 0 or more, and a default always stands."""
 

@@ -138,6 +138,16 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
+class ProxySettings:
+    context_length: int = 0
+    """Window of the upstream's models in tokens; 0 takes what the upstream or the catalog says."""
+    recall: bool = False
+    """Offer the `recall` tool in conversations that were compacted, and answer its calls here."""
+    max_requests: int = 128
+    """Requests that are served at once; any beyond get status 429."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything the runtime can be told. Immutable; `dataclasses.replace` makes variants."""
 
@@ -149,3 +159,4 @@ class Settings:
     local: LocalSettings = field(default_factory=LocalSettings)
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    proxy: ProxySettings = field(default_factory=ProxySettings)

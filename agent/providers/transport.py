@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import httpx2
 
 _ERROR_BODY_BYTES = 256 * 1024
+_PLAIN = {"accept-encoding": "identity"}
+"""Compressed events would arrive late: compressors hold back what they are given."""
 
 
 @contextmanager
@@ -44,6 +46,7 @@ class Incoming:
     def __init__(self, response: httpx2.Response, call: Call, endpoint: Endpoint) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self.raw_headers: list[tuple[bytes, bytes]] = response.headers.raw
         self._response = response
         self._call = call
         self._endpoint = endpoint
@@ -93,10 +96,19 @@ class Transport:
         self._client: httpx2.Client | None = None
 
     @contextmanager
-    def send(self, call: Call, path: str, body: bytes | None, *, accept: str) -> Iterator[Incoming]:
+    def send(
+        self,
+        call: Call,
+        path: str,
+        body: bytes | None,
+        *,
+        accept: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[Incoming]:
         """Send one request and give the answer, which is closed afterwards.
 
-        `path` is appended to the endpoint's address; a body makes it a POST. `call` must be
+        `path` is appended to the endpoint's address; a body makes it a POST. `headers` are sent in
+        place of all of ours, the key's too, but for the encoding of the answer. `call` must be
         entered in this thread.
         Raises: ProviderError by kind; CallCancelled.
         """
@@ -106,7 +118,9 @@ class Transport:
                 "GET" if body is None else "POST",
                 self._endpoint.url(path),
                 content=body,
-                headers=self._headers(accept, has_body=body is not None),
+                headers=self._headers(accept, has_body=body is not None)
+                if headers is None
+                else {**headers, **_PLAIN},
             )
             response = client.send(request, stream=True)
         try:
@@ -123,8 +137,7 @@ class Transport:
             client.close()
 
     def _headers(self, accept: str, *, has_body: bool) -> dict[str, str]:
-        # Compressed events would arrive late: compressors hold back what they are given.
-        headers = {"accept": accept, "accept-encoding": "identity"}
+        headers = {"accept": accept, **_PLAIN}
         headers["user-agent"] = "hermes-continuum"
         if has_body:
             headers["content-type"] = "application/json"
