@@ -1,4 +1,4 @@
-"""Reads the body of a chat-completions answer: events or one JSON object, whichever was sent.
+"""Reads the body of an answer of any wire: events or one JSON object, whichever was sent.
 
 Servers ignore what was asked for, so the body itself decides. Read next: `reply.py`.
 """
@@ -7,18 +7,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from agent.base.errors import CallStalled, NetworkError, ProviderError
-from agent.providers.failures import Complaint, complaint_of, is_early_end
-from agent.providers.protocol import CallWatch, ModelReply
-from agent.providers.reply import ReplyPieces
+from agent.providers.failures import Complaint, is_early_end
+from agent.providers.protocol import CallWatch, Delta, ModelReply
 from agent.providers.stream import EventDecoder
 from agent.providers.text import load_json
 from agent.providers.transport import Incoming
 
 _DONE = b"[DONE]"
 _SHOWN_BYTES = 200
+
+
+class AnswerPieces(Protocol):
+    """Puts one answer of one wire together from the JSON objects that arrive."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of an answer has arrived."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finish reason has arrived: a connection that breaks now loses nothing."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can follow, on wires that say so in an object."""
+        ...
+
+    def complaint(self, part: Mapping[str, Any]) -> Complaint | None:
+        """Return the error that an object carries in place of an answer, None for none."""
+        ...
+
+    def add(self, part: Mapping[str, Any]) -> Delta | None:
+        """Take in one object; return the new text, None for none."""
+        ...
+
+    def whole(self) -> ModelReply:
+        """Return the answer so far; without a finish reason it counts as truncated."""
+        ...
 
 
 class AnswerReader:
@@ -30,7 +60,7 @@ class AnswerReader:
 
     def __init__(
         self,
-        pieces: ReplyPieces,
+        pieces: AnswerPieces,
         watch: CallWatch,
         *,
         on_complaint: Callable[[Complaint], ProviderError],
@@ -72,11 +102,14 @@ class AnswerReader:
         try:
             for chunk in chunks:
                 for event in decoder.feed(chunk):
-                    if not is_done and event.data.strip() == _DONE:
-                        is_done = True
-                        incoming.expect_end()
+                    if is_done:
+                        continue
+                    is_done = event.data.strip() == _DONE
                     if not is_done:
                         self._take(event.data)
+                        is_done = self._pieces.ended
+                    if is_done:
+                        incoming.expect_end()
         except (NetworkError, CallStalled) as fault:
             is_end = self._pieces.finished or (self._pieces.begun and is_early_end(fault))
             if not is_end:
@@ -93,25 +126,12 @@ class AnswerReader:
             raise self._on_unreadable(_shown(data)) from None
         if not isinstance(part, dict):
             raise self._on_unreadable(_shown(data))
-        complaint = _complaint_in(part)
+        complaint = self._pieces.complaint(part)
         if complaint is not None:
             raise self._on_complaint(complaint)
         delta = self._pieces.add(part)
         if delta is not None and self._watch.on_delta is not None:
             self._watch.on_delta(delta)
-
-
-def _complaint_in(part: Mapping[str, Any]) -> Complaint | None:
-    """Return the error that a chunk or a whole answer carries, at its top or in its choice."""
-    if part.get("error"):
-        return complaint_of(part)
-    choices = part.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(choice, Mapping) and (
-        choice.get("error") or choice.get("finish_reason") == "error"
-    ):
-        return complaint_of({"error": choice.get("error") or "the provider ended it with an error"})
-    return None
 
 
 def _shown(data: bytes) -> str:

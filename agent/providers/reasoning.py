@@ -11,10 +11,12 @@ from typing import Any
 
 import orjson
 
+from agent.base.messages import clean_value
 from agent.providers.text import join_text
 
 _TEXT_FIELDS = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
+_SEALS = ("data", "signature")
 _GROWING = frozenset({"text", "summary", "data"})
 
 
@@ -61,24 +63,47 @@ class ReasoningPieces:
         fields: dict[str, Any] = {name: join_text(texts) for name, texts in self._texts.items()}
         if self._details:
             fields[_DETAILS] = self._details
-        if not fields:
-            return ""
-        return orjson.dumps({"route": route, "fields": fields}).decode()
+        return keep_fields(fields, route)
 
 
 def _identity(detail: Mapping[str, Any]) -> tuple[Any, Any]:
     return detail.get("index"), detail.get("type")
 
 
-def replayed(reasoning: Any, route: str) -> dict[str, Any]:
+def replayed(reasoning: Any, route: str, *, bound: bool = True) -> dict[str, Any]:
     """Return the fields to send back with a message: none unless the same route made them.
 
-    Details hold everything the texts do, so they are sent alone.
+    Details hold everything the texts do, so they are sent alone. With `bound` False what is
+    encrypted or signed is left out, and all that came with it.
     """
+    fields = kept_fields(reasoning, route)
+    if _DETAILS not in fields:
+        return fields
+    if not bound and any(map(_is_bound, fields[_DETAILS])):
+        return {}
+    return {_DETAILS: fields[_DETAILS]}
+
+
+def kept_fields(reasoning: Any, route: str) -> dict[str, Any]:
+    """Return what `keep_fields` made for that route; nothing from any other."""
     if not isinstance(reasoning, str) or not reasoning:
         return {}
     kept = orjson.loads(reasoning)
-    if kept.get("route") != route:
-        return {}
-    fields: dict[str, Any] = kept["fields"]
-    return {_DETAILS: fields[_DETAILS]} if _DETAILS in fields else fields
+    fields: dict[str, Any] = kept["fields"] if kept.get("route") == route else {}
+    return fields
+
+
+def keep_fields(fields: Mapping[str, Any], route: str) -> str:
+    """Return the value of `_reasoning` that holds the fields; empty for none."""
+    if not fields:
+        return ""
+    kept = {"route": route, "fields": dict(fields)}
+    try:
+        return orjson.dumps(kept).decode()
+    except TypeError:
+        return orjson.dumps(clean_value(kept)).decode()
+
+
+def _is_bound(detail: Mapping[str, Any]) -> bool:
+    """Return whether a detail can be checked by its maker: it is encrypted or signed."""
+    return any(detail.get(name) for name in _SEALS) or "encrypted" in str(detail.get("type"))

@@ -15,6 +15,7 @@ import orjson
 
 from agent.base.messages import Message, clean_text
 from agent.base.record import dataclass
+from agent.providers.failures import Complaint, complaint_of
 from agent.providers.protocol import Delta, ModelReply, TokenUsage
 from agent.providers.reasoning import ReasoningPieces
 from agent.providers.text import join_text
@@ -90,12 +91,24 @@ class ReplyPieces:
         self._timings: TokenUsage | None = None
         self._finish: str | None = None
         self.begun = False
-        """Whether anything of an answer has arrived."""
+        self.ended = False
 
     @property
     def finished(self) -> bool:
-        """Whether a finish reason has arrived: a connection that breaks now loses nothing."""
         return self._finish is not None
+
+    def complaint(self, part: Mapping[str, Any]) -> Complaint | None:
+        """Return the error that a chunk or a whole answer carries, at its top or in its choice."""
+        if part.get("error"):
+            return complaint_of(part)
+        choices = part.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, Mapping) and (
+            choice.get("error") or choice.get("finish_reason") == "error"
+        ):
+            ended = "the provider ended it with an error"
+            return complaint_of({"error": choice.get("error") or ended})
+        return None
 
     def add(self, part: Mapping[str, Any]) -> Delta | None:
         """Take in one chunk of a stream, or a whole answer; return the new text, None for none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import orjson
@@ -11,14 +12,18 @@ from hypothesis import strategies as st
 
 from agent.base.messages import wire_message
 from agent.providers import encode
-from agent.providers.encode import RowEncoder
+from agent.providers.encode import RowEncoder, write_chat_row
 
 ROUTE = "m at http://here/v1"
 
 
+def chat_encoder(route: str = ROUTE) -> RowEncoder:
+    return RowEncoder(partial(write_chat_row, route=route))
+
+
 @pytest.fixture
 def encoder() -> RowEncoder:
-    return RowEncoder(ROUTE)
+    return chat_encoder()
 
 
 @pytest.fixture
@@ -30,7 +35,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         values.append(value)
         return orjson.dumps(value)
 
-    monkeypatch.setattr(encode, "_encode", remember)
+    monkeypatch.setattr(encode, "encode_json", remember)
     return values
 
 
@@ -146,7 +151,7 @@ def test_any_sequence_of_requests_is_encoded_as_if_nothing_were_kept(
         for number in range(7)
         for mask in (None, "p1", "p2")
     }
-    encoder = RowEncoder(ROUTE)
+    encoder = chat_encoder()
     for request in requests:
         messages = [
             rows[number, mask] if same else dict(rows[number, mask])
@@ -166,7 +171,7 @@ def test_reasoning_goes_back_to_its_route(encoder: RowEncoder) -> None:
     kept = orjson.dumps({"route": ROUTE, "fields": {"reasoning_content": "hm"}}).decode()
     message = {"role": "assistant", "content": "a", "_reasoning": kept}
     [own] = sent(encoder, message)["messages"]
-    [foreign] = sent(RowEncoder("m at http://other/v1"), message)["messages"]
+    [foreign] = sent(chat_encoder("m at http://other/v1"), message)["messages"]
     assert own == {"role": "assistant", "content": "a", "reasoning_content": "hm"}
     assert foreign == {"role": "assistant", "content": "a"}
 
