@@ -23,6 +23,7 @@ from agent.base.errors import (
     SummaryTruncated,
 )
 from agent.base.messages import Message, text_of
+from agent.base.pattern import pattern
 from agent.base.record import dataclass
 from agent.providers.protocol import (
     CallWatch,
@@ -35,8 +36,8 @@ from agent.providers.protocol import (
 )
 
 _MOST_RETRIES = 1
-_THOUGHT = re.compile(r"\s*<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"(?:(?!<think).)*?</(?:think|thinking)>\s*?(?:\n|\Z)", re.DOTALL)
+_THOUGHT = pattern(r"\s*<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = pattern(r"(?:(?!<think).)*?</(?:think|thinking)>\s*?(?:\n|\Z)", re.DOTALL)
 
 
 class AuxiliaryExplicitCancellation(BaseException):

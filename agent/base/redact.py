@@ -12,13 +12,14 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
+from agent.base.pattern import pattern
 from agent.base.record import dataclass
 
 _PLACEHOLDER = "[REDACTED:{}]"
 _MIN_ENTROPY_BITS = 2.5
-_ESCAPE = re.compile(r"\\(?:[bfnrt]|u[0-9a-fA-F]{4})$")
-_CODE = re.compile(r"[()\[\]{}]|://")
-_DOTTED_NAME = re.compile(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*\.?")
+_ESCAPE = pattern(r"\\(?:[bfnrt]|u[0-9a-fA-F]{4})$")
+_CODE = pattern(r"[()\[\]{}]|://")
+_DOTTED_NAME = pattern(r"[A-Za-z_]+(?:\.[A-Za-z_]+)*\.?")
 """Shannon entropy a character below which an assigned value is taken for a word or a sample."""
 
 
@@ -90,55 +91,55 @@ _RULES = (
     _Rule(
         "anthropic_key",
         ("sk-ant-",),
-        re.compile(r"sk-ant-[A-Za-z0-9_-]{6,}"),
+        pattern(r"sk-ant-[A-Za-z0-9_-]{6,}"),
         _whole("anthropic_key"),
     ),
     _Rule(
         "openai_key",
         ("sk-",),
-        re.compile(r"sk-(?!ant-)[A-Za-z0-9_-]{16,}"),
+        pattern(r"sk-(?!ant-)[A-Za-z0-9_-]{16,}"),
         _whole("openai_key", digit=True),
     ),
     _Rule(
         "github_token",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        re.compile(r"(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}"),
+        pattern(r"(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}"),
         _whole("github_token"),
     ),
     _Rule(
         "aws_key_id",
         ("akia", "asia"),
-        re.compile(r"A(?:KIA|SIA)[0-9A-Z]{16,}"),
+        pattern(r"A(?:KIA|SIA)[0-9A-Z]{16,}"),
         _whole("aws_key_id"),
     ),
     _Rule(
         "slack_token",
         ("xox", "xapp-"),
-        re.compile(r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
+        pattern(r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
         _whole("slack_token"),
     ),
     _Rule(
         "google_key",
         ("aiza",),
-        re.compile(r"AIza[0-9A-Za-z_-]{30,}"),
+        pattern(r"AIza[0-9A-Za-z_-]{30,}"),
         _whole("google_key"),
     ),
     _Rule(
         "jwt",
         ("eyj",),
-        re.compile(r"eyJ[A-Za-z0-9_-]{6,}(?P<rest>(?:\.[A-Za-z0-9_-]{4,}){0,2})"),
+        pattern(r"eyJ[A-Za-z0-9_-]{6,}(?P<rest>(?:\.[A-Za-z0-9_-]{4,}){0,2})"),
         lambda match: _PLACEHOLDER.format("jwt") if match["rest"] else match[0],
     ),
     _Rule(
         "url_credentials",
         ("://",),
-        re.compile(r"://(?P<value>[^\s/@:\"'<>]{0,128}:[^\s/\"'<>]{1,256}|[A-Za-z0-9_-]{20,256})@"),
+        pattern(r"://(?P<value>[^\s/@:\"'<>]{0,128}:[^\s/\"'<>]{1,256}|[A-Za-z0-9_-]{20,256})@"),
         _value("url_credentials", lambda _match: True),
     ),
     _Rule(
         "authorization",
         ("bearer", "basic"),
-        re.compile(
+        pattern(
             r"(?:\b|(?<=\\[nrt]))(?i:bearer|basic)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/=-]{12,})"
         ),
         _value("authorization", _is_token),
@@ -146,25 +147,25 @@ _RULES = (
 )
 
 _SECRET_HINTS = ("passw", "passphrase", "pwd", "secret", "token", "key", "credential")
-_SECRET_NAME = re.compile(
+_SECRET_NAME = pattern(
     r"(?i:passw(?:or)?d|passphrase|pwd|secret|token|credential"
     r"|(?:api|access|private|signing|encryption)[_-]?key)"
     r"(?:s|[A-Z0-9_-][A-Za-z0-9_-]{0,24})?\\{0,2}[\"']?[ \t]{0,3}\Z"
 )
 _NAME_MAX_CHARS = 56
-_ASSIGNED = re.compile(
+_ASSIGNED = pattern(
     r"[:=](?=[=>]?[ \t]{0,3}(?P<quote>\\{0,2}[\"'])?"
     r"(?P<value>(?(quote)[^\s\"'\\]{6,64}|[^\s\"'\\,;&<>]{6,64})))"
 )
-_VALUE_REST = re.compile(r"[^\s\"'\\,;&<>]*")
+_VALUE_REST = pattern(r"[^\s\"'\\,;&<>]*")
 
-_BEGIN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_END_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_LINES = re.compile(
+_BEGIN_KEY = pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END_KEY = pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINES = pattern(
     r"(?:(?:\s|\\[nr]){1,4}[A-Z][A-Za-z-]{2,24}: [^\n\\]{1,80}){0,3}"
     r"(?:(?:\s|\\[nr]){1,4}[A-Za-z0-9+/=]{16,})*"
 )
-_KEY_LINE_REVERSED = re.compile(r"(?:\s|[nr]?\\){0,4}[A-Za-z0-9+/=]{8,}")
+_KEY_LINE_REVERSED = pattern(r"(?:\s|[nr]?\\){0,4}[A-Za-z0-9+/=]{8,}")
 _KEY_MAX_CHARS = 16_000
 _KEY_LINE_MAX_CHARS = 160
 

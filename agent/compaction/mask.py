@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.base.images import images_apart, is_image
 from agent.base.messages import Message, last_user_index, text_of
+from agent.base.pattern import pattern
 from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget, shown_sizes
 from agent.compaction.cut import group_rows, standing_rows, tail_start
@@ -21,8 +22,8 @@ ARGUMENTS_MIN_CHARS = 500
 LEAF_MAX_CHARS = 200
 """A string inside long tool arguments is cut to this."""
 
-_EXIT_CODE = re.compile(r"exit(?:ed)?[ _](?:with )?(?:code|status)\"?[ :=]+(-?\d+)", re.IGNORECASE)
-_WHOLE_CHARS = re.compile(r"\[\d+ of (\d+) characters left out here")
+_EXIT_CODE = pattern(r"exit(?:ed)?[ _](?:with )?(?:code|status)\"?[ :=]+(-?\d+)", re.IGNORECASE)
+_WHOLE_CHARS = pattern(r"\[\d+ of (\d+) characters left out here")
 _SHOWN_ARGUMENTS = 3
 _ARGUMENT_CHARS = 60
 

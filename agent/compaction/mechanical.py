@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 
 from agent.base.messages import Message, is_user_text, text_of
+from agent.base.pattern import pattern
 from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_text
@@ -36,13 +37,13 @@ _ACTION_CHARS = 160
 _ERROR_CHARS = 240
 _LAST_CHARS = 320
 _LAST_ROWS = 8
-_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-_MAIN_HEADING = re.compile(r"^##? ", re.MULTILINE)
-_FILE_LINE = re.compile(r"- (.+?)((?: \[\d+\])*)")
+_HEADING = pattern(r"^## (.+)$", re.MULTILINE)
+_MAIN_HEADING = pattern(r"^##? ", re.MULTILINE)
+_FILE_LINE = pattern(r"- (.+?)((?: \[\d+\])*)")
 _PATH_KEYS = frozenset({"path", "file", "file_path", "filename", "paths", "target", "source"})
-_PATH = re.compile(r"(?<![\w/.:-])(?:\.{0,2}/)?(?:[\w.-]{1,80}/){1,12}[\w-][\w.-]{0,80}\.\w{1,8}\b")
+_PATH = pattern(r"(?<![\w/.:-])(?:\.{0,2}/)?(?:[\w.-]{1,80}/){1,12}[\w-][\w.-]{0,80}\.\w{1,8}\b")
 _ERROR_WORDS = ("error", "exception", "failed", "failure", "fatal", "denied", "not found", "panic")
-_NO_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
+_NO_ERROR = pattern(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
 _SCAN_CHARS = 20_000
 
 

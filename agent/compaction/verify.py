@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from agent.base.errors import HermesError
 from agent.base.messages import Message, call_ids, last_user_index, text_of
+from agent.base.pattern import pattern
 from agent.base.tokens import estimate_text
 from agent.compaction.attempt import Changes
 from agent.compaction.budget import Budget, shown_tokens, total_tokens
@@ -54,10 +55,10 @@ SOURCE_SHARE = 0.6
 """Part of the snippets of a text that stand in the source letter by letter."""
 
 _WIDE = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-_WORD = re.compile(f"[{_WIDE}]|[^\\s{_WIDE}]+")
-_PIECE = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
+_WORD = pattern(f"[{_WIDE}]|[^\\s{_WIDE}]+")
+_PIECE = pattern(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 _EDGES = "".join(map(chr, range(0x21, 0x30))) + ":;<=>?@[\\]^_`{|}~…。，、；：（）「」"
-_ROLE_LINE = re.compile(
+_ROLE_LINE = pattern(
     r"^\W{0,3}\[?\d+ (?:user|assistant|result of)\b|^\W{0,2}(?:user|assistant|human)\W{0,2}:",
     re.IGNORECASE | re.MULTILINE,
 )

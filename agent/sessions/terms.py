@@ -6,11 +6,11 @@ are found too, each pair of them is indexed once more with a marker as its third
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 from agent.base.errors import UsageError
 from agent.base.messages import Message, clean_text, text_of
+from agent.base.pattern import pattern
 from agent.base.record import dataclass
 
 LARGEST_TEXT = 256 * 1024
@@ -22,8 +22,8 @@ _PAIR_MARK = "\ue000"
 _SCOPE_MARK = "\ue001"
 _SCOPE_BASE = 0xF0000
 _SCOPE_DIGITS = 0xFFF0
-_CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
-_TERM = re.compile(r'"([^"]+)"|(\S+)')
+_CJK_RUN = pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+_TERM = pattern(r'"([^"]+)"|(\S+)')
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Query:
         needle is long enough to be looked up."""
         found: dict[str, None] = {}
         for needle in self.needles:
-            found.update(dict.fromkeys(_pieces_of(needle)))
+            found.update(dict.fromkeys(pieces_of(needle)))
         return list(found)
 
 
@@ -60,7 +60,8 @@ def fold_text(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def _pieces_of(needle: str) -> list[str]:
+def pieces_of(needle: str) -> list[str]:
+    """Return pieces that the index has of a row with the needle; none for a short one."""
     if len(needle) == 2 and _CJK_RUN.fullmatch(needle):
         return [needle + _PAIR_MARK]
     pieces = [needle[start : start + 3] for start in range(len(needle) - 2)]
