@@ -60,7 +60,8 @@ from agent.sessions.sqlite import Connection, SqliteDatabase
 
 
 class SessionDB:
-    """A `SessionStore` on one SQLite file, created and migrated when it is opened.
+    """A `SessionStore` on one SQLite file, created and migrated when it is opened; `database` is for
+    parts of the store that one surface alone needs.
 
     Raises: StoreError: the file cannot be opened; SchemaTooNew: a newer program wrote it;
     UsageError: the URL names another kind of database.
@@ -74,7 +75,9 @@ class SessionDB:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
-        self._database = SqliteDatabase(database_path(db_path, url).absolute(), clock)
+        self._database = self.database = SqliteDatabase(
+            database_path(db_path, url).absolute(), clock
+        )
 
     @property
     def path(self) -> Path:
@@ -202,6 +205,14 @@ class SessionDB:
             self.index_pending()
         with self._database.read() as connection:
             return search.find_rows(connection, wanted, session_id, limit)
+
+    def relevant(self, question: str, session_id: str, *, limit: int = 20) -> list[SearchHit]:
+        from agent.sessions.relevant import rank_rows
+
+        if search.backlog(self._database) > search.LARGEST_BACKLOG:
+            self.index_pending()
+        with self._database.read() as connection:
+            return rank_rows(connection, question, session_id, limit)
 
     def index_pending(self) -> int:
         return search.index_pending(self._database)

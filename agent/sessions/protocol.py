@@ -181,6 +181,15 @@ class SessionStore(Protocol):
         """
         ...
 
+    def relevant(self, question: str, session_id: str, *, limit: int = 20) -> list[SearchHit]:
+        """Return a session's rows that say most of a question's words, the best first.
+
+        Rare words count more than common ones, people's words more than what tools print, and of
+        equals the newest wins. A question with a quoted phrase is a `search`. Raises: UsageError
+        for an empty one.
+        """
+        ...
+
     def index_pending(self) -> int:
         """Index rows accepted since the last call; return how many. Called after a turn."""
         ...

@@ -38,30 +38,30 @@ _BATCH_CHARS = 48 * 1024
 _PAUSE_S = 0.005
 """Between two batches, so that a writer who polls for the lock finds it free."""
 
-_MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FROM search_mark"
+MARK = "SELECT last_indexed_row, (SELECT coalesce(max(id), 0) FROM messages) FROM search_mark"
 _SET_MARK = "UPDATE search_mark SET last_indexed_row = ?"
 _ADD = "INSERT INTO message_index (rowid, body) VALUES (?, ?)"
 _REMOVE = "INSERT INTO message_index (message_index, rowid, body) VALUES ('delete', ?, ?)"
 
 # CROSS JOIN keeps the order of the tables: newest rows first, without sorting.
-_COLUMNS = f"SELECT {sql.ROW_COLUMNS}, s.id, s.title, p.compacted_by, p.masked_by"
-_PLACED = """
+COLUMNS = f"SELECT {sql.ROW_COLUMNS}, s.id, s.title, p.compacted_by, p.masked_by"
+PLACED = """
 CROSS JOIN conversations c ON c.family = m.family
 CROSS JOIN places p ON p.conversation_id = c.id AND p.seq = m.seq AND p.row_id = m.id
 CROSS JOIN sessions s ON s.id = c.tip
 """
-_SOUGHT = """
+SOUGHT = """
 WHERE m.kind = 'message' AND p.hidden_by IS NULL AND (:scope IS NULL OR c.id = :scope)"""
 _INDEXABLE = f"""
 SELECT {sql.ROW_COLUMNS.replace("p.seq", "m.seq")}, m.family FROM messages m
 WHERE m.id > ? ORDER BY m.id LIMIT {_BATCH_ROWS}"""
 _BY_INDEX = f"""
-{_COLUMNS} FROM message_index f CROSS JOIN messages m ON m.id = f.rowid {_PLACED} {_SOUGHT}
+{COLUMNS} FROM message_index f CROSS JOIN messages m ON m.id = f.rowid {PLACED} {SOUGHT}
 AND f.message_index MATCH :pieces ORDER BY f.rowid DESC"""
-_NOT_INDEXED = f"{_COLUMNS} FROM messages m {_PLACED} {_SOUGHT} AND m.id > :mark ORDER BY m.id DESC"
-_NEWEST = f"{_COLUMNS} FROM messages m {_PLACED} {_SOUGHT} ORDER BY m.id DESC LIMIT {SCANNED_ROWS}"
+NOT_INDEXED = f"{COLUMNS} FROM messages m {PLACED} {SOUGHT} AND m.id > :mark ORDER BY m.id DESC"
+_NEWEST = f"{COLUMNS} FROM messages m {PLACED} {SOUGHT} ORDER BY m.id DESC LIMIT {SCANNED_ROWS}"
 _NEWEST_IN = f"""
-{_COLUMNS} FROM places p CROSS JOIN messages m ON m.id = p.row_id
+{COLUMNS} FROM places p CROSS JOIN messages m ON m.id = p.row_id
 CROSS JOIN conversations c ON c.id = :scope CROSS JOIN sessions s ON s.id = c.tip
 WHERE p.conversation_id = :scope AND m.kind = 'message' AND p.hidden_by IS NULL
 ORDER BY p.seq DESC LIMIT {SCANNED_ROWS}"""
@@ -77,7 +77,7 @@ def backlog(database: SqliteDatabase) -> int:
 
 def _read_marks(database: SqliteDatabase) -> tuple[int, int]:
     with database.read() as connection:
-        marks: tuple[int, int] = connection.execute(_MARK).fetchone()
+        marks: tuple[int, int] = connection.execute(MARK).fetchone()
     return marks
 
 
@@ -87,7 +87,7 @@ def index_pending(database: SqliteDatabase) -> int:
     mark, last_wanted = _read_marks(database)
     while mark < last_wanted:
         with database.write() as connection:
-            mark, newest = connection.execute(_MARK).fetchone()
+            mark, newest = connection.execute(MARK).fetchone()
             bodies, mark = _next_bodies(connection, mark, newest)
             connection.executemany(_ADD, bodies)
             connection.execute(_SET_MARK, (mark,))
@@ -117,7 +117,7 @@ def _next_bodies(
 
 def drop_rows(connection: Connection, family: int, messages: list[Message]) -> None:
     """Take those of a family's rows that are indexed out of the index."""
-    mark = connection.execute(_MARK).fetchone()[0]
+    mark = connection.execute(MARK).fetchone()[0]
     connection.executemany(
         _REMOVE,
         [
@@ -133,7 +133,7 @@ def drop_rows(connection: Connection, family: int, messages: list[Message]) -> N
 
 def lower_mark(connection: Connection) -> None:
     """Move the mark to the newest row, after rows were deleted: their ids may be given again."""
-    mark, newest = connection.execute(_MARK).fetchone()
+    mark, newest = connection.execute(MARK).fetchone()
     connection.execute(_SET_MARK, (min(mark, newest),))
 
 
@@ -169,8 +169,8 @@ def _candidates(connection: Connection, query: Query, scope: int | None) -> Iter
 
 
 def _not_indexed(connection: Connection, scope: int | None) -> Iterator[_Row]:
-    mark = connection.execute(_MARK).fetchone()[0]
-    return connection.execute(_NOT_INDEXED, {"scope": scope, "mark": mark})
+    mark = connection.execute(MARK).fetchone()[0]
+    return connection.execute(NOT_INDEXED, {"scope": scope, "mark": mark})
 
 
 def _by_index(connection: Connection, pieces: list[str], scope: int | None) -> Iterator[_Row]:

@@ -30,7 +30,7 @@ class RowReader(Protocol):
     """What `recall` needs of the store, bound to one session (implemented by the agent)."""
 
     def search(self, query: str, *, limit: int) -> list[dict[str, Any]]:
-        """Return matching accepted rows, newest first: dicts with `_seq`, role, content."""
+        """Return matching accepted rows, best first: dicts with `_seq`, role, content."""
         ...
 
     def rows(self, first_seq: int, last_seq: int) -> list[dict[str, Any]]:

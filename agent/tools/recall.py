@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from agent.base.errors import ToolError, ToolUsageError
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
+from agent.base.relevance import best_passage, weights_of, words_of
 from agent.base.tokens import estimate_text
 from agent.tools.protocol import Access, RowReader, Tool, ToolContext
 from agent.tools.text import one_line
@@ -23,6 +24,8 @@ BUDGET_TOKENS = 2_000
 SMALLEST_BUDGET_TOKENS = 400
 HITS = 20
 _LISTED = 6
+_FIRST_HITS = 8
+"""Hits that are shown before the rows around them."""
 _HEADER_TOKENS = 50
 _FOOTER_TOKENS = 90
 _ROW_TOKENS = 40
@@ -102,7 +105,7 @@ def recall(
     reader: RowReader, query: str | None, rows: str | None, offset: int, budget_tokens: int
 ) -> Recalled:
     """Return the rows of a range from `offset` characters into its first row on, or those that
-    hold every word of a query with one row before and after each.
+    answer a query best, with one row before and after the first of them.
 
     Raises: ToolUsageError unless exactly one of `query` and `rows` is given, for a range that is
     none or holds no row, an offset past the end, and a budget under `SMALLEST_BUDGET_TOKENS`.
@@ -197,41 +200,63 @@ def _call(first: int, last: int, offset: int, budget: int) -> str:
 
 # -- a search -------------------------------------------------------------------------------
 def _search(reader: RowReader, query: str, budget: int) -> Recalled:
-    """Return the newest hits that fit, each with its neighbours; a long row where it matches."""
-    hits = [int(row["_seq"]) for row in reader.search(query, limit=HITS)]
-    if not hits:
-        return Recalled(
-            (), f"no row holds every word of {one_line(query, limit=200)!r}; try others"
-        )
+    """Return the best hits that fit, long rows where they match, and the rows around the best."""
+    rows = {int(row["_seq"]): row for row in reader.search(query, limit=HITS)}
+    if not rows:
+        return Recalled((), f"no row holds a word of {one_line(query, limit=200)!r}; try others")
+    hits = list(rows)
+    whole_room = room = budget - _FOOTER_TOKENS
+    weights = _weights(query, rows.values())
     slices: dict[int, Slice] = {}
-    room = whole_room = budget - _FOOTER_TOKENS
-    for place, seq in enumerate(hits):
-        around = {
-            int(row["_seq"]): _passage(row, query if int(row["_seq"]) in hits else "", whole_room)
-            for row in reader.rows(max(1, seq - 1), seq + 1)
-            if int(row["_seq"]) not in slices
-        }
-        cost = sum(_HEADER_TOKENS + estimate_text(piece.text) for piece in around.values())
-        if cost > room and slices:
-            return Recalled(_by_seq(slices), _unread(hits[:place], slices, hits[place:]))
-        slices |= around
-        room -= cost
-    return Recalled(_by_seq(slices), _unread(hits, slices, []))
+    unshown: list[int] = []
+    for seq in _in_turn(hits):
+        if seq in slices or (unshown and seq in rows):
+            continue
+        for row in reader.rows(seq, seq):
+            hit = seq in rows
+            piece = _passage(row, weights, whole_room) if hit else _beginning(row, whole_room)
+            cost = _HEADER_TOKENS + estimate_text(piece.text)
+            if cost <= room or not slices:
+                slices[seq] = piece
+                room -= cost
+            elif hit:
+                unshown = [hit for hit in hits if hit not in slices]
+    return Recalled(_by_seq(slices), _unread(slices, unshown))
 
 
-def _passage(row: Message, query: str, room: int) -> Slice:
-    """Return a row cut to its share of a search: a hit a quarter, around the first word that is
-    found; a neighbour (no query) a tenth, from its begin."""
+def _in_turn(hits: list[int]) -> Iterator[int]:
+    """Yield seqs in the order in which they are shown: the first hits, the rows around them."""
+    yield from hits[:_FIRST_HITS]
+    for seq in hits[:_FIRST_HITS]:
+        yield from (seq - 1, seq + 1)
+    yield from hits[_FIRST_HITS:]
+
+
+def _weights(query: str, rows: Iterable[Message]) -> dict[str, float]:
+    """Return what the words of a query count among the hits."""
+    words = words_of(query.replace('"', " "))
+    texts = [row_text(row).casefold() for row in rows]
+    counts = {word: sum(word in text for text in texts) for word in words}
+    return weights_of(words, counts, len(texts))
+
+
+def _passage(row: Message, weights: Mapping[str, float], room: int) -> Slice:
+    """Return a hit, cut to its share of a search around the passage that answers best."""
     text = row_text(row)
-    share = max(_ROW_TOKENS, room // (4 if query else 10) - _HEADER_TOKENS)
+    share = max(_ROW_TOKENS, room // 6 - _HEADER_TOKENS)
     begin = _fitting(text, 0, share)
-    if not query or len(begin) == len(text):
+    if len(begin) == len(text):
         return Slice(row, begin, 0, len(text))
-    folded = text.casefold()
-    found = [folded.find(word) for word in query.casefold().replace('"', " ").split()]
-    at = min((index for index in found if 0 <= index < len(text)), default=0)
-    start = max(0, at - len(begin) // 4)
+    found = best_passage(text.casefold(), weights)
+    start = max(0, min(found.start, len(text) - 1) - len(begin) // 4)
     return Slice(row, _fitting(text, start, share), start, len(text))
+
+
+def _beginning(row: Message, room: int) -> Slice:
+    """Return a row beside a hit, cut to a tenth of a search."""
+    text = row_text(row)
+    share = max(_ROW_TOKENS, room // 10 - _HEADER_TOKENS)
+    return Slice(row, _fitting(text, 0, share), 0, len(text))
 
 
 def _by_seq(slices: Mapping[int, Slice]) -> tuple[Slice, ...]:
@@ -239,13 +264,13 @@ def _by_seq(slices: Mapping[int, Slice]) -> tuple[Slice, ...]:
     return tuple(slices[seq] for seq in sorted(slices))
 
 
-def _unread(shown: list[int], slices: Mapping[int, Slice], hits: list[int]) -> str:
-    """Return the line about hits that are cut and `hits` that did not fit; empty for neither."""
-    cut = [seq for seq in shown if seq in slices and slices[seq].partial]
+def _unread(slices: Mapping[int, Slice], hits: list[int]) -> str:
+    """Return the line about rows that are cut and `hits` that did not fit; empty for neither."""
+    cut = [seq for seq, piece in slices.items() if piece.partial]
     notes = [f'row {cut[0]} is cut: recall(rows="{cut[0]}")'] if cut else []
     if hits:
         listed = ", ".join(str(seq) for seq in hits[:_LISTED])
-        others = f" and {len(hits) - _LISTED} older" if len(hits) > _LISTED else ""
+        others = f" and {len(hits) - _LISTED} others" if len(hits) > _LISTED else ""
         notes.append(f'more hits in rows {listed}{others}: recall(rows="{hits[0]}")')
     return "; ".join(notes)
 
@@ -290,7 +315,7 @@ RECALL = Tool(
         "properties": {
             "query": {
                 "type": "string",
-                "description": "Words that must all occur, or a quoted phrase.",
+                "description": "What to look for: some words of it, or a quoted phrase.",
             },
             "rows": {"type": "string", "description": 'A number such as "17", or a range "40-62".'},
             "offset": {

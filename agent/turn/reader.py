@@ -14,8 +14,8 @@ class StoredRows:
         self._session_id = session_id
 
     def search(self, query: str, *, limit: int) -> list[Message]:
-        """Return matching rows, newest first."""
-        hits = self._store.search(query, session_id=self._session_id, limit=limit)
+        """Return the rows that answer a query best, the best first."""
+        hits = self._store.relevant(query, self._session_id, limit=limit)
         return [hit.message for hit in hits]
 
     def rows(self, first_seq: int, last_seq: int) -> list[Message]:

@@ -213,7 +213,7 @@ def test_a_long_hit_is_shown_where_it_matches() -> None:
     assert left_out == '[row 4 is cut: recall(rows="4")]'
 
 
-def test_hits_that_do_not_fit_are_named_newest_first() -> None:
+def test_hits_that_do_not_fit_are_named_best_first() -> None:
     rows = [_row(3 * n, f"needle {n} " + "word " * 60) for n in range(1, 21)]
     found = recall_text(Rows(rows), query="needle", budget_tokens=800)
     shown = [int(seq) for seq in re.findall(r"^#(\d+) ", found, re.MULTILINE)]
@@ -222,13 +222,13 @@ def test_hits_that_do_not_fit_are_named_newest_first() -> None:
     others = hits[len(shown) :]
     listed = ", ".join(str(seq) for seq in others[:6])
     assert found.endswith(
-        f'[more hits in rows {listed} and {len(others) - 6} older: recall(rows="{others[0]}")]'
+        f'[more hits in rows {listed} and {len(others) - 6} others: recall(rows="{others[0]}")]'
     )
 
 
 def test_a_search_without_hits_says_so() -> None:
     assert recall_text(Rows([_row(1, "a")]), query="zebra") == (
-        "[no row holds every word of 'zebra'; try others]"
+        "[no row holds a word of 'zebra'; try others]"
     )
     assert recall_rows(Rows([_row(1, "a")]), query="zebra") == []
 

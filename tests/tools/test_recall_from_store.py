@@ -57,3 +57,34 @@ def test_a_search_finds_inside_a_large_result(store: SessionDB) -> None:
         ("3", "user"),
     ]
     assert "the trace id is zq-4711\n" in found
+
+
+def _recalled(store: SessionDB, query: str) -> str:
+    return recall_text(StoredRows(store, "s1"), query=query)
+
+
+def test_a_question_finds_what_was_said_in_other_words_whether_indexed_or_not(
+    store: SessionDB,
+) -> None:
+    store.create_session("s1", "test")
+    filler = [{"role": "assistant", "content": f"step {n} of the plan is done"} for n in range(60)]
+    for indexed in (False, True):
+        if indexed:
+            store.index_pending()
+        else:
+            told = {"role": "user", "content": "The staging box has moved to amber7.corp.test."}
+            store.append("s1", [*filler, told, *filler])
+        assert "amber7.corp.test" in _recalled(store, "where is staging now, after it moved?")
+    assert _recalled(store, "unicorn") == "[no row holds a word of 'unicorn'; try others]"
+
+
+def test_of_two_answers_the_newer_comes_first_and_what_was_taken_back_never(
+    store: SessionDB,
+) -> None:
+    store.create_session("s1", "test")
+    said = [f"The upload limit is {size} MB." for size in (10, 20, 30)]
+    seqs = [store.append("s1", [{"role": "user", "content": text}])[0]["_seq"] for text in said]
+    assert [hit.message["_seq"] for hit in store.relevant("upload limit", "s1")] == seqs[::-1]
+    store.rewind("s1", seqs[2])
+    assert [hit.message["_seq"] for hit in store.relevant("upload limit", "s1")] == seqs[1::-1]
+    assert [hit.message["_seq"] for hit in store.relevant('"limit is 10"', "s1")] == [seqs[0]]
