@@ -60,8 +60,8 @@ from agent.sessions.sqlite import Connection, SqliteDatabase
 
 
 class SessionDB:
-    """A `SessionStore` on one SQLite file, created and migrated when it is opened; `database` is for
-    parts of the store that one surface alone needs.
+    """A `SessionStore` on one SQLite file, created and migrated when it is opened. `database` is
+    for parts of the store that one surface alone needs.
 
     Raises: StoreError: the file cannot be opened; SchemaTooNew: a newer program wrote it;
     UsageError: the URL names another kind of database.
@@ -75,9 +75,8 @@ class SessionDB:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
-        self._database = self.database = SqliteDatabase(
-            database_path(db_path, url).absolute(), clock
-        )
+        self.database = SqliteDatabase(database_path(db_path, url).absolute(), clock)
+        self._database = self.database
 
     @property
     def path(self) -> Path:

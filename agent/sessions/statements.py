@@ -336,3 +336,22 @@ PASS_BY_ID: Final = PASS_COLUMNS + "WHERE id = ?"
 PASS_BY_ORDINAL: Final = PASS_COLUMNS + "WHERE ordinal = ?"
 UNDO_OF: Final = PASS_COLUMNS + "WHERE conversation_id = ? AND target_pass = ?"
 PASS_IDS: Final = "SELECT ordinal, id FROM compaction_passes WHERE conversation_id = ?"
+
+# -- prefixes -------------------------------------------------------------------------------
+PREFIX: Final = """
+SELECT c.id, c.tip, c.generation, c.watermark, c.live_tokens FROM prefixes x
+JOIN conversations c ON c.id = x.conversation_id WHERE x.owner_digest = ? AND x.prefix_hash = ?"""
+SET_PREFIX: Final = """
+INSERT INTO prefixes (prefix_hash, owner_digest, conversation_id, seq, seen_at)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (owner_digest, prefix_hash) DO UPDATE SET
+    conversation_id = excluded.conversation_id, seq = excluded.seq, seen_at = excluded.seen_at"""
+FIRST_REWOUND: Final = """
+SELECT min(p.seq) FROM compaction_passes a
+JOIN places p ON p.conversation_id = a.conversation_id AND p.hidden_by = a.ordinal
+WHERE a.conversation_id = ? AND a.kind = 'rewind' AND a.status = 'committed'
+    AND p.made_by IS NULL"""
+STANDING: Final = """
+SELECT c.id, c.generation, c.live_tokens FROM sessions s
+JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
+PROMPT_OF: Final = "SELECT system_prompt FROM sessions WHERE id = ?"

@@ -1,0 +1,166 @@
+"""Conversations of clients that send their whole history each time, found by what they send.
+
+A history is a chain of hashes, one for each message that is no system message, so the row of a
+message has its number in the history as seq. Read next: `agent/server/proxy_chain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from agent.base.clock import Clock
+from agent.base.errors import StoreBusy
+from agent.base.ids import new_session_id
+from agent.base.messages import Message
+from agent.base.record import dataclass
+from agent.sessions import accept, directory, forks
+from agent.sessions import statements as sql
+from agent.sessions.accept import Incoming
+from agent.sessions.sqlite import Connection, SqliteDatabase
+
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class History:
+    """A client's whole history.
+
+    `hashes` are of its prefixes and `messages` its messages without system messages, both oldest
+    first and equally long, at least one. `owner` is the digest of the caller's key. With
+    `tip_only` nothing is stored once the conversation went on in another way.
+    """
+
+    owner: str
+    hashes: Sequence[str]
+    messages: Sequence[Message]
+    system_prompt: str = ""
+    model: str = ""
+    source: str = "proxy"
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    tip_only: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The conversation that a history is the whole of, and whether it had to be made.
+
+    `live_tokens` and `generation` are as of the moment it was found.
+    """
+
+    session_id: str
+    conversation_id: int
+    generation: int
+    live_tokens: int
+    appended: int
+    made: str = ""
+    """`new`, `fork`, or empty for one that goes on."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The longest known prefix: how many messages, and the conversation that begins with it."""
+
+    count: int
+    conversation_id: int = 0
+    session_id: str = ""
+    generation: int = 0
+    watermark: int = 0
+    live_tokens: int = 0
+
+    @property
+    def is_tip(self) -> bool:
+        """Whether nothing stands behind the prefix."""
+        return self.count == self.watermark
+
+
+def accept_history(database: SqliteDatabase, clock: Clock, history: History) -> Standing:
+    """Store what is new of a history in one durable transaction; return where it stands.
+
+    The conversation with the longest known prefix goes on when nothing stands behind that prefix;
+    else it is forked there, so what another branch holds is never touched.
+    Concurrency: any thread; two that bring the same history find the same conversation.
+    """
+    for _ in range(_TRIES):
+        with database.read() as connection:
+            found = _find(connection, history)
+            is_known = found.count == len(history.hashes) and found.is_tip
+            if is_known and _prompt_of(connection, found) == history.system_prompt:
+                return _standing(found, appended=0)
+        if history.tip_only and not found.is_tip:
+            return _standing(found, appended=0)
+        ready = [accept.make_ready(message) for message in history.messages[found.count :]]
+        with database.write() as connection:
+            if _find(connection, history) == found:
+                return _go_on(connection, history, found, ready, clock.now())
+    raise StoreBusy(
+        f"the conversation changed {_TRIES} times while a request was accepted; send it again"
+    )
+
+
+def _find(connection: Connection, history: History) -> _Found:
+    """Return the longest known prefix, without messages that a rewind hides."""
+    for count in range(len(history.hashes), 0, -1):
+        key = (history.owner, history.hashes[count - 1])
+        row = connection.execute(sql.PREFIX, key).fetchone()
+        if row is None:
+            continue
+        found = _Found(count, *row)
+        hidden = None
+        if found.generation:
+            hidden = connection.execute(sql.FIRST_REWOUND, (found.conversation_id,)).fetchone()[0]
+        if hidden is not None and hidden <= count:
+            return _Found(0) if hidden == 1 else _Found(hidden - 1, *row)
+        return found
+    return _Found(0)
+
+
+def _go_on(
+    connection: Connection, history: History, found: _Found, ready: list[Incoming], now: float
+) -> Standing:
+    """Append, in the conversation that was found, a fork of it, or a new one."""
+    session_id, made = found.session_id, ""
+    if not found.count:
+        session_id, made = _free_id(connection, now), "new"
+        new = directory.NewSession(
+            session_id, history.source, history.model or None, origin=history.origin
+        )
+        directory.create_session(connection, new, now)
+    elif not found.is_tip:
+        session_id, made = _free_id(connection, now), "fork"
+        fork = forks.Fork(found.session_id, session_id, found.count, None)
+        forks.fork_conversation(connection, fork, now)
+    if history.system_prompt or not made:
+        directory.set_system_prompt(connection, session_id, history.system_prompt)
+    if ready:
+        accept.accept(connection, session_id, ready, now)
+    conversation_id, generation, live_tokens = connection.execute(
+        sql.STANDING, (session_id,)
+    ).fetchone()
+    first = found.count + (made != "fork")
+    rows = [
+        (history.hashes[seq - 1], history.owner, conversation_id, seq, now)
+        for seq in range(max(first, 1), len(history.hashes) + 1)
+    ]
+    connection.executemany(sql.SET_PREFIX, rows)
+    return Standing(session_id, conversation_id, generation, live_tokens, len(ready), made)
+
+
+def _free_id(connection: Connection, now: float) -> str:
+    """Return a session id that is free, also where hundreds begin in one second."""
+    while True:
+        session_id = new_session_id(now)
+        if connection.execute(sql.CONVERSATION_OF, (session_id,)).fetchone() is None:
+            return session_id
+
+
+def _prompt_of(connection: Connection, found: _Found) -> str:
+    row = connection.execute(sql.PROMPT_OF, (found.session_id,)).fetchone()
+    return row[0] or ""
+
+
+def _standing(found: _Found, *, appended: int) -> Standing:
+    return Standing(
+        found.session_id, found.conversation_id, found.generation, found.live_tokens, appended
+    )
