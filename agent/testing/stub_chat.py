@@ -78,20 +78,21 @@ def _envelope(request: RecordedRequest, number: int, kind: str) -> dict[str, Any
 def _deltas(reply: Reply) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield each delta with the characters of text or reasoning it carries."""
     yield {"role": "assistant", "content": None if reply.text is None else ""}, 0
-    for piece in _pieces(reply.reasoning):
+    for piece in pieces_of(reply.reasoning):
         yield {reply.reasoning_key: piece}, len(piece)
-    for piece in reply.chunks if reply.chunks is not None else _pieces(reply.text or ""):
+    for piece in reply.chunks if reply.chunks is not None else pieces_of(reply.text or ""):
         yield {"content": piece}, len(piece)
     for index, call in enumerate(reply.tool_calls):
         function = call["function"]
         head = {"name": function["name"], "arguments": ""}
         opened = {"index": index, "id": call["id"], "type": "function", "function": head}
         yield {"tool_calls": [opened]}, 0
-        for piece in _pieces(function["arguments"]):
+        for piece in pieces_of(function["arguments"]):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}, len(piece)
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces_of(text: str) -> Iterator[str]:
+    """Return a text in the pieces of a stream."""
     return (text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS))
 
 

@@ -91,6 +91,9 @@ class RecordedRequest:
     """Why it was refused, by strict mode or as unreadable; empty when it was not."""
     client_closed_at: float | None = None
     finished_at: float | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What the server remembers from request to request, the same for all of them; a shape keeps
+    there what a real server keeps, such as its prompt cache."""
     done: threading.Event = field(default_factory=threading.Event)
 
     @property

@@ -19,12 +19,13 @@ from typing import Any
 
 import orjson
 
+from agent.testing.stub_anthropic import ANTHROPIC
 from agent.testing.stub_chat import CHAT
 from agent.testing.stub_line import ClientGone, Line, ServerStopped
 from agent.testing.stub_reply import Frame, RecordedRequest, Refusal, Reply, Shape, Strictness
 
 DEFAULT_MODEL = "stub-model"
-SHAPES: dict[str, Shape] = {"/v1/chat/completions": CHAT}
+SHAPES: dict[str, Shape] = {"/v1/chat/completions": CHAT, "/v1/messages": ANTHROPIC}
 
 Script = Iterable[Reply] | Callable[[RecordedRequest], Reply]
 
@@ -67,6 +68,7 @@ class StubModelServer:
     ) -> None:
         self.requests: list[RecordedRequest] = []
         self.strict = strict
+        self.memory: dict[str, Any] = {}
         self._max_body_bytes = max_body_bytes
         self._changed = threading.Condition()
         self._stopped = threading.Event()
@@ -245,6 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Record a request, and how its answer ended."""
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = RecordedRequest(self.command, self.path, headers, raw, time.monotonic())
+        request.memory = self.server.stub.memory
         _parse_body(request)
         try:
             yield request, self.server.stub._arrive(request)

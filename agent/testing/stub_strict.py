@@ -80,6 +80,17 @@ def count_tokens(
 
 def check_chat(request: RecordedRequest, strictness: Strictness) -> Refusal | None:
     """Return why the strictest chat provider refuses this request, or None when it answers."""
+    refusal = check_body(request, strictness)
+    if refusal is not None:
+        return refusal
+    messages = request.body.get("messages")
+    if not isinstance(messages, list):
+        return Refusal(f"messages must be a list, not {messages!r:.80}")
+    return check_messages(messages) or _check_window(request.body, strictness.window_tokens)
+
+
+def check_body(request: RecordedRequest, strictness: Strictness) -> Refusal | None:
+    """Return why a body of any shape is refused: too many bytes, or a lone surrogate."""
     if len(request.raw) > strictness.max_body_bytes:
         return Refusal(
             f"the body has {len(request.raw)} bytes; the limit is {strictness.max_body_bytes}",
@@ -87,10 +98,7 @@ def check_chat(request: RecordedRequest, strictness: Strictness) -> Refusal | No
         )
     if _may_hold_surrogate(request.raw) and _holds_surrogate(request.body):
         return Refusal("the body holds a lone surrogate, which is no valid Unicode text")
-    messages = request.body.get("messages")
-    if not isinstance(messages, list):
-        return Refusal(f"messages must be a list, not {messages!r:.80}")
-    return check_messages(messages) or _check_window(request.body, strictness.window_tokens)
+    return None
 
 
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> Refusal | None:
