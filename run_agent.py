@@ -306,8 +306,7 @@ class AIAgent(AgentRuntime):
 
     def _run(self, first_seq: int) -> TurnResult:
         """Run the turn that begins with the user row `first_seq`."""
-        turn = Turn(id=new_turn_id(), first_seq=first_seq)
-        self._turn = turn
+        turn = self._turn = self._new_turn(first_seq)
         note_turn_start(self, turn.id)
         try:
             self.emit(TurnStarted())
@@ -341,6 +340,9 @@ class AIAgent(AgentRuntime):
             stop_reason=ending.stop_reason,
             waited_ms=turn.waited_ms,
         )
+
+    def _new_turn(self, first_seq: int) -> Turn:
+        return Turn(id=new_turn_id(), first_seq=first_seq)
 
     def _follow_turn(self, turn: Turn, ending: Ending) -> None:
         """Take the answer into the view, and condense an exchange when that is on and due."""

@@ -35,6 +35,10 @@ _RANGES: dict[str, tuple[float, float]] = {
     "tools.max_iterations": (1, math.inf),
     "local.context_length": (4_096, math.inf),
     "local.threads": (1, 1_024),
+    "server.port": (0, 65_535),
+    "server.max_turns": (1, 1_000),
+    "server.max_body_bytes": (1_000, math.inf),
+    "server.warm_sessions": (1, math.inf),
     "proxy.context_length": (4_096, math.inf),
     "proxy.max_requests": (1, 10_000),
 }

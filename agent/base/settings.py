@@ -138,6 +138,28 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    """Address that `hermes serve` listens on."""
+    port: int = 8787
+    """Its port; 0 takes a free one."""
+    max_turns: int = 8
+    """Turns that run at once."""
+    max_waiting: int = 16
+    """Requests that may wait for one; any beyond get status 429."""
+    max_body_bytes: int = 32_000_000
+    """Largest body of a request."""
+    warm_sessions: int = 64
+    """Sessions whose view is kept in memory between turns."""
+    shutdown_seconds: float = 20.0
+    """How long turns may go on after the server was told to stop."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that clients may use for it, beside its address and localhost."""
+    allowed_origins: tuple[str, ...] = ()
+    """Sites whose pages may ask, as in `https://chat.example`, beside its own."""
+
+
+@dataclass(frozen=True)
 class ProxySettings:
     context_length: int = 0
     """Window of the upstream's models in tokens; 0 takes what the upstream or the catalog says."""
@@ -159,4 +181,5 @@ class Settings:
     local: LocalSettings = field(default_factory=LocalSettings)
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
     proxy: ProxySettings = field(default_factory=ProxySettings)

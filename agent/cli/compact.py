@@ -11,8 +11,9 @@ import typer
 
 from agent.cli.opening import AgentChoice, open_store, require_model
 from agent.cli.options import JsonFlag, SessionName, command_app
-from agent.cli.output import pass_shape, print_json, print_lines
+from agent.cli.output import print_json, print_lines
 from agent.sessions.records import PassRecord, PassStatus
+from agent.sessions.shapes import pass_shape
 from agent.settings import load_settings
 from agent.tui.chat import Chat, find_pass
 from agent.tui.lines import LineScreen, wait_for_job

@@ -11,8 +11,9 @@ from agent.base.clock import SYSTEM_CLOCK
 from agent.base.settings import ModelSettings
 from agent.cli.opening import opened_agent, opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
-from agent.cli.output import changes_shape, pass_shape, print_json, print_lines, terminal_width
+from agent.cli.output import changes_shape, print_json, print_lines, terminal_width
 from agent.compaction.cooldown import Health
+from agent.sessions.shapes import pass_shape
 from agent.settings import load_settings, needs_model_name
 from agent.tui.changes import changes_lines, undo_lines
 from agent.tui.receipt import memory_lines, pass_lines

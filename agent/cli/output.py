@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from agent.base.messages import Message, wire_message
-from agent.sessions.records import HistoryRow, PassChanges, PassRecord, SessionRecord
+from agent.sessions.records import PassChanges
+from agent.sessions.shapes import made_shape, pass_shape, row_shape
 from agent.tui.changes import dropped
 from agent.tui.figures import printable
 from agent.tui.render import Line
@@ -33,23 +32,6 @@ def print_json(value: Any) -> None:
     sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
-def session_shape(record: SessionRecord) -> dict[str, Any]:
-    """Return a session as JSON, without the prompt."""
-    shape = dataclasses.asdict(record)
-    del shape["system_prompt"]
-    return shape
-
-
-def pass_shape(record: PassRecord) -> dict[str, Any]:
-    """Return a ledger row as JSON."""
-    return dataclasses.asdict(record)
-
-
-def row_shape(message: Message) -> dict[str, Any]:
-    """Return an accepted row as JSON: what was accepted, its number and its time."""
-    return {"seq": message.get("_seq"), "at": message.get("_at"), **wire_message(message)}
-
-
 def changes_shape(changes: PassChanges) -> dict[str, Any]:
     """Return what a pass changed as JSON, rows whole."""
     named, total = dropped(changes.record)
@@ -63,19 +45,4 @@ def changes_shape(changes: PassChanges) -> dict[str, Any]:
         "made": [made_shape(message) for message in changes.made],
         "dropped": named,
         "dropped_count": total,
-    }
-
-
-def made_shape(message: Message) -> dict[str, Any]:
-    """Return a row as JSON with its kind, since a pass may have made it."""
-    return {**row_shape(message), "kind": message.get("_kind", "message")}
-
-
-def place_shape(row: HistoryRow) -> dict[str, Any]:
-    """Return a place as JSON: the row, where it stands, and the passes that made or covered it."""
-    return {
-        **made_shape(row.message),
-        "state": row.state.value,
-        "made_by": row.made_by,
-        "compacted_by": row.compacted_by,
     }

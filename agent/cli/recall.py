@@ -10,7 +10,8 @@ import typer
 from agent.base.errors import ToolError, UsageError
 from agent.cli.opening import opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
-from agent.cli.output import print_json, print_lines, row_shape
+from agent.cli.output import print_json, print_lines
+from agent.sessions.shapes import row_shape
 from agent.tools.recall import BUDGET_TOKENS, SMALLEST_BUDGET_TOKENS, Recalled, Slice, recall_rows
 from agent.tools.recall import recall as read_archive
 from agent.tui.render import Line, row_lines

@@ -13,14 +13,8 @@ from agent.base.errors import UsageError
 from agent.base.ids import new_session_id
 from agent.cli.opening import opened_store
 from agent.cli.options import JsonFlag, SessionName, command_app
-from agent.cli.output import (
-    place_shape,
-    print_json,
-    print_lines,
-    row_shape,
-    session_shape,
-    terminal_width,
-)
+from agent.cli.output import print_json, print_lines, terminal_width
+from agent.sessions.shapes import place_shape, row_shape, session_shape
 from agent.tui import figures
 from agent.tui.files import export_file, import_fault, import_file, imported_line
 from agent.tui.render import Line, history_lines, sessions_table

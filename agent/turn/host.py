@@ -44,12 +44,15 @@ class UsageTotals:
 class Turn:
     """One turn while it runs. `first_seq` is the seq of the first user row it answers,
     `used_tokens` what its newest request and answer take of the window, `waited_ms` how long it had
-    to wait for a pass that was being prepared.
+    to wait for a pass that was being prepared. `max_tokens` lowers the limit of its answers (0: no)
+    and `temperature` is sent with its requests (None: the provider's own).
     """
 
     id: str
     first_seq: int
     cancel: CancelToken = field(default_factory=CancelToken)
+    max_tokens: int = 0
+    temperature: float | None = None
     used_tokens: int = 0
     waited_ms: int = 0
     overflow_passes: int = 0
@@ -63,7 +66,8 @@ class TurnResult:
     """A finished turn.
 
     `messages` are the rows the turn accepted, oldest first; `passes` the ids of the passes it
-    committed; `stop_reason` is stop, length, content_filter, iterations or interrupted;
+    committed; `stop_reason` is stop, length, iterations, interrupted or, when its caller runs the
+    tools, tool_calls;
     `waited_ms` is how long it waited for a background pass because the window was full.
     """
 
@@ -134,8 +138,8 @@ class TurnHost(CompressionHost, Protocol):
         """Return the pins that every request carries, and those beyond the pin budget."""
         ...
 
-    def tool_runner(self, turn: Turn) -> ToolRunner:
-        """Return a runner whose tools stop with the turn."""
+    def tool_runner(self, turn: Turn) -> ToolRunner | None:
+        """Return a runner whose tools stop with the turn; None when its caller runs them."""
         ...
 
     def traced_call(self) -> AbstractContextManager[CallTrace | None]:

@@ -22,7 +22,7 @@ from agent.turn.recovery import recover_from_overflow
 from agent.turn.request import Shaped
 
 if TYPE_CHECKING:
-    from agent.tools.runner import ToolOutcome
+    from agent.tools.runner import ToolOutcome, ToolRunner
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,11 @@ def run_turn(host: TurnHost, turn: Turn) -> Ending:
             return Ending(_partial_text(host), "interrupted")
         calls = stored.get("tool_calls") or []
         if not calls:
-            return _last_word(host, reply, stored)
-        _run_tools(host, turn, calls)
+            return _last_word(host, turn, reply, stored)
+        runner = host.tool_runner(turn)
+        if runner is None:
+            return Ending(text_of(stored.get("content")), "tool_calls")
+        _run_tools(host, runner, calls)
         trigger = "post_tool"
     host.emit(
         Notice(
@@ -95,7 +98,8 @@ class _Call:
         request = ModelRequest(
             messages=[system, *self.shaped.messages],
             tools=host.tool_schemas,
-            max_tokens=host.reserve_tokens,
+            max_tokens=_output_limit(host, self.turn),
+            temperature=self.turn.temperature,
         )
         host.note_carried(self.head.watermark)
         watch = CallWatch(cancel=self.turn.cancel, on_delta=self._on_delta)
@@ -176,7 +180,11 @@ class _Call:
         )
 
 
-def _last_word(host: TurnHost, reply: ModelReply, stored: Message) -> Ending:
+def _output_limit(host: TurnHost, turn: Turn) -> int:
+    return min(turn.max_tokens or host.reserve_tokens, host.reserve_tokens)
+
+
+def _last_word(host: TurnHost, turn: Turn, reply: ModelReply, stored: Message) -> Ending:
     text = text_of(stored.get("content"))
     if reply.finish_reason == "content_filter":
         raise ContentFiltered(
@@ -188,8 +196,8 @@ def _last_word(host: TurnHost, reply: ModelReply, stored: Message) -> Ending:
         host.emit(
             Notice(
                 level="warning",
-                text=f"the answer stopped at the output limit of {host.reserve_tokens} tokens "
-                "(model.max_output_tokens); ask to go on",
+                text=f"the answer stopped at the output limit of {_output_limit(host, turn)} "
+                "tokens (model.max_output_tokens); ask to go on",
             )
         )
         return Ending(text, "length")
@@ -207,7 +215,7 @@ def _partial_text(host: TurnHost) -> str:
     return ""
 
 
-def _run_tools(host: TurnHost, turn: Turn, calls: list[dict[str, Any]]) -> None:
+def _run_tools(host: TurnHost, runner: ToolRunner, calls: list[dict[str, Any]]) -> None:
     """Run the calls of one answer; each result becomes durable when it is complete."""
 
     def finished(outcome: ToolOutcome) -> None:
@@ -219,4 +227,4 @@ def _run_tools(host: TurnHost, turn: Turn, calls: list[dict[str, Any]]) -> None:
         }
         host.store.append(host.session_id, [result])
 
-    host.tool_runner(turn).run_calls(calls, finished)
+    runner.run_calls(calls, finished)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.base.paths import memory_file
 from agent.base.record import dataclass
+from agent.turn.options import AgentOptions
 
 CONTEXT_FILES = ("AGENTS.md", "HERMES.md")
 IDENTITY = "You are a helpful assistant. Answer in the user's language, briefly and truthfully."
@@ -42,6 +44,19 @@ def read_notes(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def fresh_prompt(
+    options: AgentOptions, cwd: Path, *, tools_offered: bool, window_tokens: int
+) -> str:
+    """Return the prompt of a session that begins now, from the files as they are."""
+    parts = PromptParts(
+        cwd=cwd,
+        tools_offered=tools_offered,
+        files=() if options.skip_context_files else read_context_files(cwd),
+        memory="" if options.skip_memory else read_notes(memory_file()),
+    )
+    return build_prompt(parts, window_tokens=window_tokens)
 
 
 def build_prompt(parts: PromptParts, *, window_tokens: int) -> str:

@@ -31,7 +31,7 @@ from agent.tools.protocol import Tool, ToolContext
 from agent.turn.background import Background
 from agent.turn.host import Turn, UsageTotals
 from agent.turn.options import AgentOptions
-from agent.turn.prompt import PromptParts, build_prompt, read_context_files, read_notes
+from agent.turn.prompt import fresh_prompt
 from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 
@@ -253,8 +253,8 @@ class AgentRuntime:
         window_tokens = self.window_tokens if provider is self.provider else None
         return AuxiliaryClient(provider, limits, window_tokens)
 
-    def tool_runner(self, turn: Turn) -> ToolRunner:
-        """Return a runner whose tools stop with the turn."""
+    def tool_runner(self, turn: Turn) -> ToolRunner | None:
+        """Return a runner whose tools stop with the turn; None when its caller runs them."""
         from agent.tools.runner import ToolRunner
 
         context = ToolContext(
@@ -317,14 +317,12 @@ class AgentRuntime:
         kept = self.store.session(self.session_id).system_prompt
         if kept is not None:
             return kept
-        options = self.options
-        parts = PromptParts(
-            cwd=self.cwd,
+        prompt = fresh_prompt(
+            self.options,
+            self.cwd,
             tools_offered=bool(self.tools),
-            files=() if options.skip_context_files else read_context_files(self.cwd),
-            memory="" if options.skip_memory else read_notes(memory_file()),
+            window_tokens=self.window_tokens,
         )
-        prompt = build_prompt(parts, window_tokens=self.window_tokens)
         self.store.set_system_prompt(self.session_id, prompt)
         return prompt
 
