@@ -56,6 +56,7 @@ from agent.sessions.records import (
     UndoResult,
     View,
 )
+from agent.sessions.routes import RouteBook
 from agent.sessions.sqlite import Connection, SqliteDatabase
 
 
@@ -75,8 +76,8 @@ class SessionDB:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
-        self.database = SqliteDatabase(database_path(db_path, url).absolute(), clock)
-        self._database = self.database
+        self.database = self._database = SqliteDatabase(database_path(db_path, url), clock)
+        self.routes = RouteBook(self.database, clock)
 
     @property
     def path(self) -> Path:
@@ -370,9 +371,8 @@ class SessionDB:
 
     def pass_changes(self, pass_id: str, *, session_id: str | None = None) -> PassChanges:
         with self._database.read() as connection:
-            return changes.read_changes(
-                connection, pass_id, places.scope_of(connection, session_id)
-            )
+            scope = places.scope_of(connection, session_id)
+            return changes.read_changes(connection, pass_id, scope)
 
     # -- undo -------------------------------------------------------------------------------
     def undo_pass(

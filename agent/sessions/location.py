@@ -9,7 +9,7 @@ from agent.base.paths import default_database
 
 
 def database_path(db_path: Path | str | None, url: str | None) -> Path:
-    """Return the file that a path or a URL names; without either the default one.
+    """Return the absolute path of the file that a path or a URL names, else the default one.
 
     Raises: UsageError: both are given, or the URL names another kind of database.
     """
@@ -29,4 +29,4 @@ def database_path(db_path: Path | str | None, url: str | None) -> Path:
     path = Path(db_path).expanduser() if db_path is not None else default_database()
     if path.name == ":memory:":
         raise UsageError("a store in memory is not supported; give the path of a file")
-    return path
+    return path.absolute()

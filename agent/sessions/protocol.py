@@ -34,10 +34,16 @@ from agent.sessions.records import (
     UndoResult,
     View,
 )
+from agent.sessions.routes import RouteBook
 from agent.sessions.transfer import LineSink, LineSource
 
 
 class SessionStore(Protocol):
+    @property
+    def routes(self) -> RouteBook:
+        """What is known of routes to models, for all conversations together."""
+        ...
+
     # -- sessions ---------------------------------------------------------------------------
     def create_session(
         self,

@@ -288,6 +288,16 @@ DROP TABLE earlier_passes;
 """
 """A fork has passes with the ids of those that it inherits, and a status of its own for each."""
 
+_ROUTES = """
+ALTER TABLE routes ADD COLUMN images INTEGER;
+
+ALTER TABLE routes ADD COLUMN learned_at REAL NOT NULL DEFAULT 0;
+
+ALTER TABLE routes ADD COLUMN rested_at REAL NOT NULL DEFAULT 0;
+
+ALTER TABLE routes ADD COLUMN strikes INTEGER NOT NULL DEFAULT 0;
+"""
+
 VERSION_TABLE = """
 CREATE TABLE IF NOT EXISTS schema_version (
     version INTEGER PRIMARY KEY,
@@ -305,6 +315,7 @@ MIGRATIONS = (
     _statements(_SESSIONS, _ROWS, _PASSES, _LEDGER_INDEXES, _LEASES, _MEMORY, _SEARCH),
     _statements(_EXTRACTS),
     _statements(_ROTATIONS, _FORKS, _FORKED_PASSES, _LEDGER_INDEXES),
+    _statements(_ROUTES),
 )
 """Entry n (from 0) holds the statements that lead to version n + 1."""
 

@@ -31,6 +31,16 @@ INSERT INTO compaction_passes (ordinal, id, conversation_id, session_id, generat
 """
 """Three rows, of which a summary covers two, as the first version wrote them."""
 
+SINCE_FORKS = """
+UPDATE conversations SET tip = 'old', family = id;
+DROP TRIGGER messages_are_never_updated;
+UPDATE messages SET family = 1;
+CREATE TRIGGER messages_are_never_updated BEFORE UPDATE ON messages BEGIN
+    SELECT RAISE(ABORT, 'messages is insert-only');
+END;
+"""
+"""What the third version writes beside it."""
+
 
 @pytest.fixture
 def older(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
@@ -41,7 +51,7 @@ def older(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         patched.setattr(schema, "VERSION", version)
         SessionDB(tmp_path / "old.db").close()
     other = sqlite3.connect(tmp_path / "old.db")
-    other.executescript(OLD_ROWS)
+    other.executescript(OLD_ROWS + (SINCE_FORKS if version >= 3 else ""))
     other.close()
     return tmp_path / "old.db"
 
