@@ -48,13 +48,13 @@ class RowEncoder:
         self, messages: Sequence[Message], fields: Mapping[str, Any], *, replay_from: int = 0
     ) -> bytes:
         """Return the JSON object of `fields` and `messages`; see `ModelRequest.replay_from`."""
-        rows = self._rows(messages, replay_from)
+        rows = self.rows(messages, replay_from)
         if rows:
             rows[0] = rows[0][1:]
         return b"".join([self._opening, *rows, b"],", encode_json(fields)[1:]])
 
-    def _rows(self, messages: Sequence[Message], replay_from: int) -> list[bytes]:
-        """Return the bytes of each message, each with a comma before it."""
+    def rows(self, messages: Sequence[Message], replay_from: int) -> list[bytes]:
+        """Return the bytes of each message as the wire writes it, in a list of the caller's own."""
         last_from, last, last_rows = self._last
         if last_from != replay_from:
             last, last_rows = [], []
@@ -110,7 +110,7 @@ def write_chat_row(message: Message, replays: bool, *, route: str) -> bytes:
         if wire.get("content") == "":
             wire["content"] = None  # an empty text beside calls is refused by some providers
     if message.get("role") == "tool" and "name" in wire:
-        wire["name"] = _valid_name(str(wire["name"]))
+        wire["name"] = valid_name(str(wire["name"]))
     if isinstance(wire.get("content"), list):
         wire["content"] = images_apart(wire["content"])
     if message.get("role") == "assistant":
@@ -126,7 +126,7 @@ def valid_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     function = call.get("function") or {}
     name, arguments = str(function.get("name", "")), function.get("arguments")
-    valid = {"name": _valid_name(name), "arguments": arguments}
+    valid = {"name": valid_name(name), "arguments": arguments}
     if not _is_json_object(arguments):
         text = arguments if isinstance(arguments, str) else ""
         unreadable = {"unreadable": clean_text(text)} if text.strip() else {}
@@ -134,7 +134,8 @@ def valid_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return call if valid.items() <= function.items() else {**call, "function": function | valid}
 
 
-def _valid_name(name: str) -> str:
+def valid_name(name: str) -> str:
+    """Return the name of a tool as strict servers take it."""
     return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME]
 
 
