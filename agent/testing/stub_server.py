@@ -23,9 +23,14 @@ from agent.testing.stub_anthropic import ANTHROPIC
 from agent.testing.stub_chat import CHAT
 from agent.testing.stub_line import ClientGone, Line, ServerStopped
 from agent.testing.stub_reply import Frame, RecordedRequest, Refusal, Reply, Shape, Strictness
+from agent.testing.stub_responses import RESPONSES
 
 DEFAULT_MODEL = "stub-model"
-SHAPES: dict[str, Shape] = {"/v1/chat/completions": CHAT, "/v1/messages": ANTHROPIC}
+SHAPES: dict[str, Shape] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": RESPONSES,
+    "/v1/messages": ANTHROPIC,
+}
 
 Script = Iterable[Reply] | Callable[[RecordedRequest], Reply]
 

@@ -31,6 +31,7 @@ _PRICED = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RAW_SURROGATE = re.compile(b"\xed[\xa0-\xbf]")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
@@ -86,7 +87,19 @@ def check_chat(request: RecordedRequest, strictness: Strictness) -> Refusal | No
     messages = request.body.get("messages")
     if not isinstance(messages, list):
         return Refusal(f"messages must be a list, not {messages!r:.80}")
-    return check_messages(messages) or _check_window(request.body, strictness.window_tokens)
+    tokens = count_tokens(messages, request.body.get("tools") or ())
+    return check_messages(messages) or check_window(tokens, strictness.window_tokens)
+
+
+def check_window(tokens: int, window_tokens: int) -> Refusal | None:
+    """Return why a request of that many tokens is refused; a window of 0 takes any."""
+    if not window_tokens or tokens <= window_tokens:
+        return None
+    return Refusal(
+        f"This model's maximum context length is {window_tokens} tokens. "
+        f"However, your messages resulted in {tokens} tokens.",
+        "context_length_exceeded",
+    )
 
 
 def check_body(request: RecordedRequest, strictness: Strictness) -> Refusal | None:
@@ -132,7 +145,7 @@ def _fields_fault(message: Mapping[str, Any]) -> str:
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(content, str | list | None):
         return f"content must be text, a list of parts or null, not {type(content).__name__}"
-    if role in ("user", "assistant") and _is_blank(content) and not calls:
+    if role in ("user", "assistant") and is_blank(content) and not calls:
         return f"empty content of a message of role {role!r}"
     if calls is not None and (role != "assistant" or not calls):
         return "tool_calls must be a list of at least one call of an assistant message"
@@ -146,13 +159,20 @@ def _calls_fault(calls: Sequence[Mapping[str, Any]]) -> str:
     if len(set(ids)) < len(ids):
         return f"two calls share an id: {ids!r}"
     for call in calls:
-        function = call.get("function") or {}
-        if not function.get("name") or not isinstance(function.get("arguments"), str):
-            return f"call {call.get('id')!r} needs a function name and arguments as JSON text"
-        if not _NAME.fullmatch(function["name"]):
-            return f"function name {function['name']!r} does not match {_NAME.pattern!r}"
-        if not _is_object(function["arguments"]):
-            return f"arguments {function['arguments']!r:.80} are no JSON object"
+        fault = function_fault(call.get("function") or {}, str(call.get("id")))
+        if fault:
+            return fault
+    return ""
+
+
+def function_fault(function: Mapping[str, Any], call_id: str) -> str:
+    """Return what is wrong with the name and the arguments of a call, nothing for valid ones."""
+    if not function.get("name") or not isinstance(function.get("arguments"), str):
+        return f"call {call_id!r} needs a function name and arguments as JSON text"
+    if not _NAME.fullmatch(function["name"]):
+        return f"function name {function['name']!r} does not match {_NAME.pattern!r}"
+    if not _is_object(function["arguments"]):
+        return f"arguments {function['arguments']!r:.80} are no JSON object"
     return ""
 
 
@@ -181,24 +201,12 @@ def _order_fault(message: Mapping[str, Any], index: int, side: str, open_calls: 
     return ""
 
 
-def _check_window(body: Mapping[str, Any], window_tokens: int) -> Refusal | None:
-    if not window_tokens:
-        return None
-    tokens = count_tokens(body["messages"], body.get("tools") or ())
-    if tokens <= window_tokens:
-        return None
-    return Refusal(
-        f"This model's maximum context length is {window_tokens} tokens. "
-        f"However, your messages resulted in {tokens} tokens.",
-        "context_length_exceeded",
-    )
-
-
-def _is_blank(content: Any) -> bool:
+def is_blank(content: Any) -> bool:
+    """Return whether a content says nothing: no text but blanks, and no part but text."""
     if isinstance(content, list):
         return not any(
             not isinstance(part, Mapping)
-            or part.get("type") != "text"
+            or part.get("type") not in _TEXT_TYPES
             or part.get("text", "").strip()
             for part in content
         )
