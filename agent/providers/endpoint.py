@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import field
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from agent.base.errors import SettingsError
 from agent.base.record import dataclass
+
+_KEPT = "/%:@!$&'()*+,;=?~"
+"""Characters of a path or query that mean what they are."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,24 @@ class Endpoint:
         """Whether the endpoint is this machine: no proxy stands between, no price list knows it."""
         return self.host.startswith("127.") or self.host in {"localhost", "::1"}
 
+    @property
+    def authorization(self) -> str:
+        """The header that carries the key, or the user and password of the address; else empty."""
+        if self.key:
+            return f"Bearer {self.key}"
+        parts = urlsplit(self.base_url)
+        if parts.username is None:
+            return ""
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        return f"Basic {b64encode(login.encode()).decode()}"
+
     def url(self, path: str) -> str:
-        """Return the address of `path`, which begins with a slash."""
-        return self.base_url.rstrip("/") + path
+        """Return the address of `path`, which begins with a slash, in the characters of a URL."""
+        parts = urlsplit(self.base_url.rstrip("/") + path)
+        host = parts.netloc.rpartition("@")[2].encode("idna").decode()
+        return urlunsplit(
+            (parts.scheme, host, quote(parts.path, _KEPT), quote(parts.query, _KEPT), "")
+        )
 
 
 def bare_url(url: str) -> str:

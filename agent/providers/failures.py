@@ -87,17 +87,9 @@ _TRANSPORT: dict[str, tuple[type[ProviderError], str]] = {
     "ProxyError": (NetworkError, "cannot be reached through the proxy"),
     "LocalProtocolError": (RequestRefused, "cannot be sent this request"),
     "UnsupportedProtocol": (RequestRefused, "has an address that is not http or https"),
-    "InvalidURL": (RequestRefused, "has an address that cannot be read"),
     "ProtocolError": (NetworkError, "does not speak HTTP rightly, or hung up"),
-    "DecodingError": (NetworkError, "sent a body that cannot be decoded"),
-    "TooManyRedirects": (RequestRefused, "redirects in a circle"),
-    "HTTPStatusError": (OverloadError, "answered with an error"),
-    "StreamError": (NetworkError, "sent an answer that cannot be read"),
-    "CookieConflict": (NetworkError, "sent cookies that contradict each other"),
-    "TransportError": (NetworkError, "cannot be talked to"),
+    "error": (NetworkError, "sent a body that cannot be decoded"),
     "ConnectionNotAvailable": (NetworkError, "lost its connection"),
-    "RequestError": (NetworkError, "cannot be talked to"),
-    "HTTPError": (NetworkError, "cannot be talked to"),
 }
 
 

@@ -1,6 +1,6 @@
 """HTTP for the model wires: one client an endpoint, keep-alive, cancel, life and four limits.
 
-Bytes only; what they mean is the wire's business. httpx2 is imported at the first request.
+Bytes only; what they mean is the wire's business. httpcore2 is imported at the first request.
 Read next: `call.py` (limits and cancel), `network.py` (sockets).
 """
 
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import threading
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from agent.providers.call import AnswerComplete, Call, Phase
 from agent.providers.endpoint import Endpoint
@@ -21,21 +23,33 @@ if TYPE_CHECKING:
     import ssl
 
     import httpcore2
-    import httpx2
 
 _ERROR_BODY_BYTES = 256 * 1024
 _PLAIN = {"accept-encoding": "identity"}
 """Compressed events would arrive late: compressors hold back what they are given."""
 
 
+_DECODED = frozenset({"gzip", "x-gzip", "deflate"})
+"""Encodings that are understood all the same, should a server not listen."""
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+
+
 @contextmanager
 def _faults_named(call: Call, endpoint: Endpoint) -> Iterator[None]:
     """Turn what the HTTP client raises into errors of the tree, a cancel first."""
-    import httpx2
+    import httpcore2
 
     try:
         yield
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+    except (
+        httpcore2.ConnectionNotAvailable,
+        httpcore2.NetworkError,
+        httpcore2.ProtocolError,
+        httpcore2.ProxyError,
+        httpcore2.TimeoutException,
+        httpcore2.UnsupportedProtocol,
+        zlib.error,
+    ) as error:
         call.check()
         raise fault_of_transport(error, route=endpoint.route, key=endpoint.key) from error
 
@@ -43,10 +57,10 @@ def _faults_named(call: Call, endpoint: Endpoint) -> Iterator[None]:
 class Incoming:
     """An answer whose body has not been read; header names are lower case."""
 
-    def __init__(self, response: httpx2.Response, call: Call, endpoint: Endpoint) -> None:
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self.raw_headers: list[tuple[bytes, bytes]] = response.headers.raw
+    def __init__(self, response: httpcore2.Response, call: Call, endpoint: Endpoint) -> None:
+        self.status = response.status
+        self.raw_headers = response.headers
+        self.headers = _by_name(response.headers)
         self._response = response
         self._call = call
         self._endpoint = endpoint
@@ -63,10 +77,12 @@ class Incoming:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body as it arrives; each chunk is life."""
+        encoding = self.headers.get("content-encoding", "")
+        decoder = zlib.decompressobj(_GZIP_OR_ZLIB) if encoding in _DECODED else None
         with suppress(AnswerComplete), _faults_named(self._call, self._endpoint):
-            for chunk in self._response.iter_bytes():
+            for chunk in self._response.iter_stream():
                 self._call.received(len(chunk), answer=self.ok)
-                yield chunk
+                yield chunk if decoder is None else decoder.decompress(chunk)
 
     def read_whole(self) -> bytes:
         """Return the whole body; of an error no more than about its first 256 KiB."""
@@ -87,13 +103,22 @@ class Incoming:
         self._call.enter(Phase.TRAILER)
 
 
+def _by_name(headers: list[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Return header lines by lower-case name; lines of one name are joined, as HTTP has it."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
 class Transport:
     """Sends requests to one endpoint. Thread-safe; connections are shared and kept alive."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._lock = threading.Lock()
-        self._client: httpx2.Client | None = None
+        self._pool: httpcore2.ConnectionPool | None = None
 
     @contextmanager
     def send(
@@ -112,57 +137,45 @@ class Transport:
         entered in this thread.
         Raises: ProviderError by kind; CallCancelled.
         """
-        client = self._opened()
-        with _faults_named(call, self._endpoint):
-            request = client.build_request(
-                "GET" if body is None else "POST",
-                self._endpoint.url(path),
-                content=body,
-                headers=self._headers(accept, has_body=body is not None)
-                if headers is None
-                else {**headers, **_PLAIN},
-            )
-            response = client.send(request, stream=True)
-        try:
-            yield Incoming(response, call, self._endpoint)
-        finally:
-            call.release()
-            response.close()
+        pool = self._opened()
+        sent = (
+            self._headers(accept, has_body=body is not None)
+            if headers is None
+            else {**headers, **_PLAIN}
+        )
+        method = "GET" if body is None else "POST"
+        with ExitStack() as opened:
+            with _faults_named(call, self._endpoint):
+                url = self._endpoint.url(path)
+                exchange = pool.stream(method, url, content=body, headers=[*sent.items()])
+                response = opened.enter_context(exchange)
+            try:
+                yield Incoming(response, call, self._endpoint)
+            finally:
+                call.release()
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
 
     def _headers(self, accept: str, *, has_body: bool) -> dict[str, str]:
         headers = {"accept": accept, **_PLAIN}
         headers["user-agent"] = "hermes-continuum"
         if has_body:
             headers["content-type"] = "application/json"
-        if self._endpoint.key:
-            headers["authorization"] = f"Bearer {self._endpoint.key}"
+        if self._endpoint.authorization:
+            headers["authorization"] = self._endpoint.authorization
         return headers
 
-    def _opened(self) -> httpx2.Client:
+    def _opened(self) -> httpcore2.ConnectionPool:
         with self._lock:
-            if self._client is None:
-                self._client = _make_client(self._endpoint)
-            return self._client
-
-
-def _make_client(endpoint: Endpoint) -> httpx2.Client:
-    import ssl
-
-    import httpx2
-
-    is_plain = endpoint.scheme == "http"
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else _ssl_context()
-    transport = httpx2.HTTPTransport(verify=context, trust_env=False)
-    # The pool is private; the pinned minor version and a test stand behind this line.
-    transport._pool = make_pool(context, None if endpoint.is_loopback else _proxy(endpoint))
-    return httpx2.Client(transport=transport, timeout=None, trust_env=False, follow_redirects=False)
+            if self._pool is None:
+                proxy = None if self._endpoint.is_loopback else _proxy(self._endpoint)
+                self._pool = make_pool(_ssl_context(self._endpoint.scheme), proxy)
+            return self._pool
 
 
 _context_lock = threading.Lock()
@@ -170,13 +183,20 @@ _context_lock = threading.Lock()
 
 @functools.cache
 def _load_ssl_context() -> ssl.SSLContext:
-    import httpx2
+    import httpcore2
 
-    return httpx2.create_ssl_context()
+    return httpcore2.default_ssl_context()
 
 
-def _ssl_context() -> ssl.SSLContext:
-    """Return the process's one context: loading the trust store costs about 40 ms."""
+def _ssl_context(scheme: str) -> ssl.SSLContext:
+    """Return the process's one context; plain HTTP gets an empty one.
+
+    Loading the trust store costs about 40 ms.
+    """
+    if scheme == "http":
+        import ssl
+
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with _context_lock:
         return _load_ssl_context()
 
@@ -186,20 +206,14 @@ def _proxy(endpoint: Endpoint) -> httpcore2.Proxy | None:
     from urllib.request import getproxies, proxy_bypass
 
     import httpcore2
-    import httpx2
 
     proxies = getproxies()
     address = proxies.get(endpoint.scheme) or proxies.get("all")
     if not address or proxy_bypass(endpoint.host):
         return None
-    proxy = httpx2.Proxy(address if "://" in address else f"http://{address}")
-    return httpcore2.Proxy(
-        httpcore2.URL(
-            scheme=proxy.url.raw_scheme,
-            host=proxy.url.raw_host,
-            port=proxy.url.port,
-            target=proxy.url.raw_path,
-        ),
-        auth=proxy.raw_auth,
-        headers=proxy.headers.raw,
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    login = (unquote(parts.username or ""), unquote(parts.password or ""))
+    url = httpcore2.URL(
+        scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=parts.path or "/"
     )
+    return httpcore2.Proxy(url, auth=login if parts.username else None)
