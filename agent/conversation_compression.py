@@ -272,7 +272,7 @@ class _Attempt:
             else lambda rung: health.failed_before(rung, agent.clock.now()),
             on_progress=self._heard,
             tally=self.tally,
-            standing_seqs=material.standing_seqs,
+            standing=material.standing(budget.pin_tokens),
         )
         options = {
             "current_tokens": request.current_tokens,

@@ -5,7 +5,7 @@ Read next: `context_compressor.py` (the built-in engine), `verify.py` (what a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from agent.base.tokens import estimate_message
 from agent.compaction.budget import Budget
 from agent.compaction.cooldown import BLOCKED_BY_COOLDOWN, BLOCKED_BY_MEMORY, FailedRung
 from agent.compaction.fence import CompressionCommitFence
+from agent.compaction.retain import NOTHING_STANDS, Standing
 from agent.providers.protocol import TokenUsage
 from agent.sessions.records import PassKind
 
@@ -113,7 +114,7 @@ class AttemptContext:
     `client` is None when no summary model is reachable by settings; `model_free` forbids its use,
     and `stand_in` is the failure class of a digest that is written therefore. `failed_before` tells
     whether a summary failed and is not to be asked for again yet.
-    `standing_seqs` are user rows that lay something down: of kept user text they leave last.
+    `standing` says which user rows leave last.
     `on_progress` hears the estimated tokens of summary text that have arrived so far; `tally`
     counts what the model calls have used, so that a failed attempt is accounted for too.
     """
@@ -125,7 +126,7 @@ class AttemptContext:
     model_free: bool = False
     on_progress: Callable[[int], None] = ignore_progress
     tally: Tally = field(default_factory=Tally)
-    standing_seqs: Set[int] = frozenset()
+    standing: Standing = NOTHING_STANDS
     stand_in: str = BLOCKED_BY_COOLDOWN
     failed_before: Callable[[FailedRung], FailedRung | None] = never_failed
 

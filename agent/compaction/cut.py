@@ -7,17 +7,12 @@ sent.
 
 from __future__ import annotations
 
-from collections.abc import Set
-
-from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
+from agent.base.messages import Message, call_ids, is_user_text, last_user_index
 from agent.base.record import dataclass
 from agent.compaction.budget import Budget, row_tokens, shown_sizes, shown_tokens
-
-CHATTER_CHARS = 24
-"""A user message this short, without a figure or a path in it, leaves before all others."""
+from agent.compaction.retain import NOTHING_STANDS, Standing, retention_rank
 
 _SUMMARY_KINDS = frozenset({"summary", "mechanical"})
-_TELLING = frozenset("0123456789/\\_`\"'@#=:{}[]<>")
 
 
 @dataclass(frozen=True)
@@ -73,12 +68,12 @@ def _newest_request(messages: list[Message]) -> set[int]:
     return set() if newest is None else {newest}
 
 
-def plan_cut(messages: list[Message], budget: Budget, standing_seqs: Set[int] = frozenset()) -> Cut:
+def plan_cut(messages: list[Message], budget: Budget, standing: Standing = NOTHING_STANDS) -> Cut:
     """Return the cut that brings the view to the budget's target, or as near as a cut can.
 
     At least one row is covered when any may be, for which the tail shrinks; a view of nothing but
     summaries and standing rows gives a cut that covers nothing. Earlier summaries are covered
-    with whatever else is. `standing_seqs` are user rows that lay something down: they leave last.
+    with whatever else is. `standing` says which user rows leave last.
     What does not fit the window loses them too, and in the end the last assistant row: an answer
     of another model's window must not end the conversation.
     """
@@ -87,7 +82,7 @@ def plan_cut(messages: list[Message], budget: Budget, standing_seqs: Set[int] = 
     tail_tokens = min(budget.tail_tokens, sum(sizes) - 1)
     while True:
         start = tail_start(sizes, groups, tail_tokens)
-        cut = _cut_at(messages, groups, budget, start, standing_seqs)
+        cut = _cut_at(messages, groups, budget, start, standing)
         tokens = _tokens_after(messages, cut, budget)
         if _claims(messages, cut) and tokens <= budget.target_tokens:
             return cut
@@ -106,7 +101,7 @@ def _cut_at(
     groups: list[int],
     budget: Budget,
     start: int,
-    standing_seqs: Set[int],
+    standing: Standing,
 ) -> Cut:
     """Return the cut whose tail begins at `start`."""
     kept = {index for index in range(start, len(messages)) if not is_summary(messages[index])}
@@ -115,7 +110,7 @@ def _cut_at(
     if sum(row_tokens(messages[index]) for index in running) <= budget.message_tokens:
         kept |= running
     users = [i for i in range(start) if i not in kept and is_user_text(messages[i])]
-    kept |= _keep_users(messages, users, budget.user_tokens, standing_seqs)
+    kept |= _keep_users(messages, users, budget.user_tokens, standing)
     return _complete(messages, kept)
 
 
@@ -143,14 +138,13 @@ def _claims(messages: list[Message], cut: Cut) -> bool:
 
 
 def _keep_users(
-    messages: list[Message], users: list[int], user_tokens: int, standing_seqs: Set[int]
+    messages: list[Message], users: list[int], user_tokens: int, standing: Standing
 ) -> set[int]:
-    """Return the user rows that stay verbatim: what stands first, chatter last, newest first."""
+    """Return the user rows that stay verbatim, by their rank."""
     kept: set[int] = set()
 
-    def rank(index: int) -> tuple[bool, bool, int]:
-        stands = messages[index].get("_seq") in standing_seqs
-        return not stands, not stands and _is_chatter(messages[index]), -index
+    def rank(index: int) -> tuple[int, int]:
+        return retention_rank(messages[index], standing), -index
 
     for index in sorted(users, key=rank):
         tokens = row_tokens(messages[index])
@@ -171,12 +165,3 @@ def _complete(messages: list[Message], kept: set[int]) -> Cut:
 def is_summary(message: Message) -> bool:
     """Return whether a pass made this row to stand for everything before it."""
     return message.get("_kind") in _SUMMARY_KINDS
-
-
-def _is_chatter(message: Message) -> bool:
-    text = text_of(message.get("content")).strip()
-    return (
-        isinstance(message.get("content"), str)
-        and len(text) <= CHATTER_CHARS
-        and not _TELLING.intersection(text)
-    )

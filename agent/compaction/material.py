@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from agent.base.record import dataclass
+from agent.compaction.pins import choose_pins
+from agent.compaction.retain import Standing
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import Pin, StoredExtract
 
@@ -21,12 +22,16 @@ class Material:
     extracts: Sequence[StoredExtract] = ()
     pins: Sequence[Pin] = ()
 
-    @cached_property
-    def standing_seqs(self) -> frozenset[int]:
-        """Seqs of the user's rows that lay down what still holds, take something back or decide."""
+    def standing(self, pin_tokens: int) -> Standing:
+        """Return which of the user's rows lay down what still holds, take something back or decide,
+        and what of them stands in each request as a pin."""
         kinds = ("withdrawal", "decision")
-        said = {e.seq for e in self.extracts if e.kind in kinds and e.role == "user"}
-        return frozenset(said | {pin.source_seq or 0 for pin in self.pins})
+        said = {each.seq for each in self.extracts if each.kind in kinds and each.role == "user"}
+        pinned: dict[int, str] = {}
+        for pin in choose_pins(self.pins, pin_tokens)[0]:
+            if pin.source_seq is not None:
+                pinned[pin.source_seq] = f"{pinned.get(pin.source_seq, '')} {pin.text}"
+        return Standing(said | {pin.source_seq or 0 for pin in self.pins}, pinned)
 
 
 def read_material(store: SessionStore, session_id: str) -> Material:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.base.messages import is_user_text, last_user_index
+from agent.base.messages import is_user_text, last_user_index, text_of
 from agent.compaction.budget import budget_for, shown_tokens, total_tokens
 from agent.compaction.cut import Cut, group_rows, plan_cut, standing_rows, tail_start
+from agent.compaction.retain import Standing
 from agent.testing.builders import assistant, call, conversation, result, turn, user
 from agent.turn.request import ShapeLimits, shape
 from tests.compaction.views import call_sides, stored, summary_row, views
@@ -229,6 +230,19 @@ def test_what_the_user_laid_down_leaves_after_other_requests_and_chatter_first()
     )
     size = max(rows[0]["_tokens"], rows[4]["_tokens"])
     budget = dataclasses.replace(budget_for(4_096, 512, 0), user_tokens=size, tail_tokens=20)
-    assert 0 in plan_cut(rows, budget, frozenset({1})).kept
-    assert 0 not in plan_cut(rows, budget).kept
-    assert 4 in plan_cut(rows, budget).kept
+    said = text_of(rows[0]["content"])
+
+    def kept(standing: Standing) -> tuple[bool, bool]:
+        cut = plan_cut(rows, budget, standing)
+        return 0 in cut.kept, 4 in cut.kept
+
+    assert kept(Standing()) == (True, False)  # a remark before an errand, whatever it says
+    assert kept(Standing(seqs={1})) == (True, False)
+    assert kept(Standing(seqs={5})) == (False, True)
+    assert kept(Standing(seqs={1, 5})) == (False, True)  # of equals the newer
+    assert kept(
+        Standing(
+            seqs={1, 5}, pinned={5: "Please look at src/parse.py, it chokes on empty lines again."}
+        )
+    ) == (True, False)
+    assert kept(Standing(seqs={1}, pinned={1: said})) == (True, False)
