@@ -12,12 +12,13 @@ from agent.base.settings import LocalSettings, ModelSettings
 from agent.providers.call import Call
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.endpoint import Endpoint, bare_url
+from agent.providers.facts import ModelFacts, known_facts, listed_facts
 from agent.providers.failures import fault_of_answer, read_complaint, unreadable_answer
 from agent.providers.local import LocalModel
 from agent.providers.protocol import CallWatch, Limits, Provider
 from agent.providers.text import load_json
 from agent.providers.transport import Transport
-from agent.providers.windows import SMALLEST_WINDOW_TOKENS, known_window
+from agent.providers.windows import SMALLEST_WINDOW_TOKENS, UNKNOWN_WINDOW_TOKENS
 
 _LISTING_LIMITS = Limits(connect_s=5.0, first_byte_s=10.0, idle_s=10.0, total_s=20.0, retries=0)
 
@@ -40,14 +41,22 @@ def list_models(model: ModelSettings) -> list[str]:
 
     Raises: ProviderError when the endpoint cannot be asked.
     """
+    return list(ask_models(model, _LISTING_LIMITS, CallWatch()))
+
+
+def ask_models(model: ModelSettings, limits: Limits, watch: CallWatch) -> dict[str, ModelFacts]:
+    """Return the models that the endpoint offers and what it says of each, in its order.
+
+    Raises: ProviderError when the endpoint cannot be asked; CallCancelled.
+    """
     if _names_nothing(model) or model.api_mode == "local":
-        return []
+        return {}
     _require_endpoint(model)
     endpoint = Endpoint(model.base_url, model.api_key, bare_url(model.base_url))
     transport = Transport(endpoint)
     try:
         with (
-            Call(_LISTING_LIMITS, CallWatch(), endpoint.route) as call,
+            Call(limits, watch, endpoint.route) as call,
             transport.send(call, "/models", None, accept="application/json") as incoming,
         ):
             body = incoming.read_whole()
@@ -61,10 +70,10 @@ def list_models(model: ModelSettings) -> list[str]:
                 )
     finally:
         transport.close()
-    return _ids(body, endpoint)
+    return _listed(body, endpoint)
 
 
-def _ids(body: bytes, endpoint: Endpoint) -> list[str]:
+def _listed(body: bytes, endpoint: Endpoint) -> dict[str, ModelFacts]:
     try:
         listing = load_json(body)
     except ValueError:
@@ -73,7 +82,11 @@ def _ids(body: bytes, endpoint: Endpoint) -> list[str]:
     if not isinstance(entries, list):
         shown = body[:200].decode("utf-8", "replace")
         raise unreadable_answer(shown, route=endpoint.route, key=endpoint.key)
-    return [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]
+    return {
+        str(entry["id"]): listed_facts(entry)
+        for entry in entries
+        if isinstance(entry, dict) and "id" in entry
+    }
 
 
 def _names_nothing(model: ModelSettings) -> bool:
@@ -97,7 +110,8 @@ def _open_chat_completions(model: ModelSettings, _local: LocalSettings) -> Provi
             f"model.name is not set for {bare_url(model.base_url)}; "
             "set it to one of the endpoint's models"
         )
-    window_tokens = model.context_length or known_window(model.name)
+    facts = known_facts(model.name, model.base_url)
+    window_tokens = model.context_length or facts.window_tokens or UNKNOWN_WINDOW_TOKENS
     if window_tokens < SMALLEST_WINDOW_TOKENS:
         raise SettingsError(
             f"model.context_length {window_tokens} is too small; "

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 SMALLEST_WINDOW_TOKENS = 4_096
 UNKNOWN_WINDOW_TOKENS = 128_000
+
+_Fact = TypeVar("_Fact")
 
 _BY_PREFIX = {
     "claude-": 200_000,
@@ -46,11 +51,16 @@ _BY_PREFIX = {
 }
 
 
-def known_window(model: str) -> int:
-    """Return the window of a model by the longest known prefix of its name, else 128,000 tokens.
+def family_of(model: str, table: Mapping[str, _Fact]) -> _Fact | None:
+    """Return what a table of prefixes says of a model: the longest that its name begins with.
 
     A vendor before a slash and a variant after a colon do not count.
     """
     name = model.rpartition("/")[2].partition(":")[0].lower()
-    prefixes = [prefix for prefix in _BY_PREFIX if name.startswith(prefix)]
-    return _BY_PREFIX[max(prefixes, key=len)] if prefixes else UNKNOWN_WINDOW_TOKENS
+    prefixes = [prefix for prefix in table if name.startswith(prefix)]
+    return table[max(prefixes, key=len)] if prefixes else None
+
+
+def family_window(model: str) -> int:
+    """Return the window of a model's family in tokens, 0 when it is unknown."""
+    return family_of(model, _BY_PREFIX) or 0

@@ -5,18 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from agent.base.errors import RequestRefused, SettingsError
 from agent.base.settings import LocalSettings, ModelSettings
-from agent.providers.catalog import list_models, open_route
+from agent.providers.catalog import ask_models, list_models, open_route
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.endpoint import Endpoint
+from agent.providers.facts import ModelFacts, known_facts, listed_facts
 from agent.providers.local import LocalModel
 from agent.providers.prices import price_of
-from agent.providers.protocol import TokenUsage
-from agent.providers.windows import known_window
+from agent.providers.protocol import CallWatch, Limits, TokenUsage
 from agent.testing.stub_server import StubModelServer
 
 HOSTED = ModelSettings(name="gpt-4o", base_url="https://api.openai.com/v1", api_key="k")
@@ -79,7 +80,7 @@ WRONG = {
     ),
     "mode": (
         replace(HOSTED, api_mode="telepathy"),
-        "model.api_mode 'telepathy' is unknown; set it to one of: chat_completions, local",
+        "model.api_mode 'telepathy' is unknown; set it to one of: chat_completions, local, responses",
     ),
 }
 
@@ -107,12 +108,111 @@ def test_the_embedded_window_has_the_same_floor() -> None:
         ("deepseek/deepseek-r1:free", 128_000),
         ("meta-llama/Llama-3.1-8B-Instruct", 131_072),
         ("Gemini-1.5-Pro-002", 2_097_152),
-        ("test/model", 128_000),
-        ("", 128_000),
+        ("test/model", 0),
+        ("", 0),
     ],
 )
 def test_windows_are_known_by_the_longest_prefix(model: str, window_tokens: int) -> None:
-    assert known_window(model) == window_tokens
+    assert known_facts(model).window_tokens == window_tokens
+
+
+def test_the_price_list_knows_windows_of_models_of_no_known_family() -> None:
+    assert known_facts("sonar-pro", "https://api.perplexity.ai").window_tokens == 200_000
+    assert known_facts("glm-5", "https://other.example/v1").window_tokens == 200_000
+    assert known_facts("glm-5", "http://127.0.0.1:9/v1").window_tokens == 0
+    assert known_facts("no-such-model", "https://other.example/v1").window_tokens == 0
+
+
+def test_a_model_that_nobody_knows_gets_a_safe_window() -> None:
+    unknown = ModelSettings(name="no-such-model", base_url="http://127.0.0.1:9/v1")
+    provider = open_route(unknown, LocalSettings())
+    assert provider.window_tokens == 128_000
+
+
+@pytest.mark.parametrize(
+    ("model", "takes_images"),
+    [
+        ("gpt-4o-mini", True),
+        ("gpt-4-0613", False),
+        ("gpt-4.1", True),
+        ("deepseek/deepseek-chat", False),
+        ("qwen/qwen3-vl-8b-instruct", True),
+        ("Qwen3-32B", False),
+        ("llama-3.2-11b-vision", True),
+        ("llama-3.2-3b-instruct", False),
+        ("claude-sonnet-4-5", None),
+        ("test/model", None),
+    ],
+)
+def test_families_that_take_no_images_are_known(model: str, takes_images: bool | None) -> None:
+    assert known_facts(model).takes_images is takes_images
+
+
+def test_answers_of_known_families_have_a_known_limit() -> None:
+    assert known_facts("gpt-3.5-turbo") == ModelFacts(16_385, 4_096, takes_images=False)
+
+
+LISTED = {
+    "openrouter": (
+        {
+            "id": "a/b",
+            "context_length": 262_144,
+            "architecture": {"modality": "text->text", "input_modalities": ["text"]},
+            "top_provider": {"context_length": 131_072, "max_completion_tokens": 16_384},
+        },
+        ModelFacts(131_072, 16_384, takes_images=False),
+    ),
+    "openrouter, no top provider": (
+        {
+            "context_length": 8_192,
+            "architecture": {"input_modalities": ["text", "image"]},
+            "top_provider": {"context_length": None, "max_completion_tokens": None},
+        },
+        ModelFacts(8_192, 0, takes_images=True),
+    ),
+    "vllm": ({"id": "m", "object": "model", "max_model_len": 32_768}, ModelFacts(32_768)),
+    "mistral": (
+        {"id": "m", "max_context_length": 131_072, "capabilities": {"vision": False}},
+        ModelFacts(131_072, takes_images=False),
+    ),
+    "groq": (
+        {"context_window": 131_072, "max_completion_tokens": 32_768},
+        ModelFacts(131_072, 32_768),
+    ),
+    "lm studio": (
+        {"loaded_context_length": 4_096, "max_context_length": 131_072},
+        ModelFacts(4_096),
+    ),
+    "llama.cpp": ({"meta": {"n_ctx": 8_192, "n_ctx_train": 131_072}}, ModelFacts(8_192)),
+    "llama.cpp, older": ({"meta": {"n_ctx_train": 131_072}}, ModelFacts(131_072)),
+    "copilot": (
+        {
+            "capabilities": {
+                "limits": {"max_context_window_tokens": 64_000, "max_output_tokens": 4_096},
+                "supports": {"vision": True},
+            }
+        },
+        ModelFacts(64_000, 4_096, takes_images=True),
+    ),
+    "nothing": ({"id": "m", "object": "model"}, ModelFacts()),
+    "nonsense": (
+        {"context_length": -1, "max_model_len": True, "top_provider": 7, "capabilities": []},
+        ModelFacts(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("entry", "facts"), LISTED.values(), ids=LISTED.keys())
+def test_a_list_of_models_says_what_each_takes(entry: dict[str, Any], facts: ModelFacts) -> None:
+    assert listed_facts(entry) == facts
+
+
+def test_windows_come_with_the_list_of_models(stub: StubModelServer) -> None:
+    stub.script([], model="other", window_tokens=9_000)
+    settings = ModelSettings(base_url=stub.base_url, api_key="k")
+    listed = ask_models(settings, Limits(), CallWatch())
+    assert listed == {"stub-model": ModelFacts(128_000), "other": ModelFacts(9_000)}
+    assert ask_models(ModelSettings(), Limits(), CallWatch()) == {}
 
 
 # -- models of an endpoint ----------------------------------------------------------------------
@@ -191,7 +291,8 @@ def test_opening_a_route_imports_nothing_heavy() -> None:
         "from agent.providers.catalog import open_route\n"
         "import agent.auxiliary_client\n"
         "open_route(ModelSettings(), LocalSettings()).close()\n"
-        "open_route(ModelSettings(name='m', base_url='https://h/v1'), LocalSettings()).close()\n"
+        "hosted = ModelSettings(name='gpt-4o', base_url='https://h/v1')\n"
+        "open_route(hosted, LocalSettings()).close()\n"
         f"print([name for name in {heavy.split()!r} if name in sys.modules])\n"
     )
     done = subprocess.run(
