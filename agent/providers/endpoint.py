@@ -17,12 +17,14 @@ _KEPT = "/%:@!$&'()*+,;=?~"
 class Endpoint:
     """The root of an API. `key` is sent and never shown; `route` is what people read.
 
+    `headers` go out with every request, names in lower case.
     Raises: SettingsError when the address or the key cannot be sent to or with.
     """
 
     base_url: str = field(repr=False)
     key: str = field(repr=False)
     route: str
+    headers: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)

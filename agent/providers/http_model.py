@@ -46,6 +46,8 @@ class HttpModel(ABC):
 
     path: ClassVar[str]
     """Where requests go, below the endpoint's address."""
+    headers: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """What requests carry beside the key."""
     list_name: ClassVar[str] = "messages"
     """The field of a request that holds the messages."""
     learnable: ClassVar[tuple[str, ...]] = ()
@@ -67,7 +69,7 @@ class HttpModel(ABC):
         self._supports_tools = supports_tools
         self._prices = prices
         route = f"{model} at {name or bare_url(base_url)}"
-        self._endpoint = Endpoint(base_url, api_key, route)
+        self._endpoint = Endpoint(base_url, api_key, route, self.headers)
         self._transport = Transport(self._endpoint)
         self._encoder = RowEncoder(self._write_row, self.list_name)
         self._quirks: Quirks = frozenset()

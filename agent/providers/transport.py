@@ -162,7 +162,7 @@ class Transport:
             pool.close()
 
     def _headers(self, accept: str, *, has_body: bool) -> dict[str, str]:
-        headers = {"accept": accept, **_PLAIN}
+        headers = {"accept": accept, **_PLAIN, **dict(self._endpoint.headers)}
         headers["user-agent"] = "hermes-continuum"
         if has_body:
             headers["content-type"] = "application/json"

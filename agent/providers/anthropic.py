@@ -1,0 +1,131 @@
+"""The Anthropic Messages wire, streaming and not, with breakpoints for the prompt cache.
+
+Rows and requests are `anthropic_rows.py`'s, answers `anthropic_reply.py`'s; what every wire shares
+stands in `http_model.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from agent.base.errors import RequestRefused
+from agent.base.messages import Message, call_ids
+from agent.providers.anthropic_reply import AnthropicPieces
+from agent.providers.anthropic_rows import (
+    choose_cuts,
+    cut,
+    ids_apart,
+    join_rows,
+    may_think,
+    system_blocks,
+    tool_blocks,
+    write_row,
+)
+from agent.providers.call import Call
+from agent.providers.encode import encode_json
+from agent.providers.http_model import HttpModel, Quirks
+from agent.providers.protocol import ModelReply, ModelRequest
+
+DEFAULT_URL = "https://api.anthropic.com"
+HEADERS = (("anthropic-version", "2023-06-01"),)
+
+_SMALLEST_THINKING_TOKENS = 1_024
+_SPEAKS_OF_THINKING = re.compile(r"(?i)thinking|signature")
+
+
+def versioned_url(base_url: str) -> str:
+    """Return the root of the API with its version, whichever way it was given."""
+    root = (base_url or DEFAULT_URL).rstrip("/")
+    return root if root.endswith("/v1") else f"{root}/v1"
+
+
+class AnthropicMessages(HttpModel):
+    """One model behind one Anthropic Messages endpoint.
+
+    `thinking_tokens` is how much of an answer may be thinking; 0 asks for none.
+    """
+
+    path: ClassVar[str] = "/messages"
+    headers: ClassVar[tuple[tuple[str, str], ...]] = HEADERS
+    learnable: ClassVar[tuple[str, ...]] = ("temperature", "thinking.type")
+
+    def __init__(self, *, base_url: str, thinking_tokens: int = 0, **settings: Any) -> None:
+        super().__init__(base_url=versioned_url(base_url), **settings)
+        self._thinking_tokens = thinking_tokens
+        self._sent: list[bytes] = []
+        self._forgotten = 0
+        self._seqs_of_ids: dict[str, int] = {}
+        self._repeated_ids: set[str] = set()
+
+    @property
+    def _bound_to(self) -> str:
+        """What thinking is bound to: the same model by another wire cannot take it."""
+        return f"{self.route} (messages)"
+
+    def _write_row(self, message: Message, replays: bool) -> bytes:
+        seq = message.get("_seq", 0)
+        for call_id in call_ids(message) if seq else ():
+            if self._seqs_of_ids.setdefault(call_id, seq) != seq:
+                self._repeated_ids.add(call_id)
+        return write_row(message, replays, route=self._bound_to)
+
+    def _send(self, request: ModelRequest, call: Call) -> ModelReply:
+        """Send; when the endpoint refuses thinking of earlier answers, once more without it."""
+        try:
+            return super()._send(request, call)
+        except RequestRefused as refusal:
+            newest = max((message.get("_seq", 0) for message in request.messages), default=0)
+            if newest < self._forgotten or not _SPEAKS_OF_THINKING.search(str(refusal)):
+                raise
+            self._forgotten = newest + 1
+        return super()._send(request, call)
+
+    def _body(self, request: ModelRequest, quirks: Quirks) -> bytes:
+        system, count = system_blocks(request.messages)
+        messages: Sequence[Message] = request.messages[count:]
+        replay_from = max(request.replay_from, self._forgotten)
+        rows = self._encoder.rows(messages, replay_from)
+        if self._repeated_ids:
+            messages = ids_apart(messages, self._repeated_ids)
+            rows = self._encoder.rows(messages, replay_from)
+        cuts = choose_cuts(messages, self._stable_rows(messages, rows))
+        fields = self._fields(request, quirks, thinks=may_think(messages, rows))
+        tools = tool_blocks(request.tools)
+        if system:
+            fields["system"] = cut(system)
+        elif tools:
+            tools = cut(tools)
+        if tools:
+            fields["tools"] = tools
+        joined = join_rows(messages, rows, cuts)
+        return b"".join([b'{"messages":', joined, b",", encode_json(fields)[1:]])
+
+    def _fields(self, request: ModelRequest, quirks: Quirks, *, thinks: bool) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": request.max_tokens,
+            "stream": request.stream,
+        }
+        budget = min(self._thinking_tokens, request.max_tokens - _SMALLEST_THINKING_TOKENS)
+        if thinks and budget >= _SMALLEST_THINKING_TOKENS:
+            is_manual = "thinking.type" not in quirks
+            fields["thinking"] = (
+                {"type": "enabled", "budget_tokens": budget} if is_manual else {"type": "adaptive"}
+            )
+        elif request.temperature is not None and "temperature" not in quirks:
+            fields["temperature"] = request.temperature
+        return fields
+
+    def _stable_rows(self, messages: Sequence[Message], rows: list[bytes]) -> int:
+        """Return how many rows are as in the last request of the conversation, and note these."""
+        pairs = enumerate(zip(rows, self._sent, strict=False))
+        shorter = min(len(rows), len(self._sent))
+        stable = next((place for place, (now, then) in pairs if now != then), shorter)
+        if any("_row_id" in message for message in messages):
+            self._sent = rows
+        return stable
+
+    def _pieces(self) -> AnthropicPieces:
+        return AnthropicPieces(self._model, self._bound_to)

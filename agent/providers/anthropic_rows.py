@@ -1,0 +1,246 @@
+"""Messages as blocks of the Anthropic Messages wire, and what joins them into one request. Pure.
+
+A row is written once, as its blocks without brackets; which neighbours share a message, and where
+the prompt cache is cut, is decided for each request.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from agent.base.images import IMAGE_WORD, images_apart, is_image
+from agent.base.messages import Message, clean_text
+from agent.providers.encode import encode_json, valid_call, valid_name
+from agent.providers.reasoning import kept_fields
+
+LAYOUT = "layout"
+"""Field of `_reasoning`: the blocks of an answer in their order. A block that is opaque stands
+there whole, a text as its number of characters, a call as null."""
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+
+_NOTHING = "(empty)"
+_DATA_URL = re.compile(r"data:(image/(?:jpeg|png|gif|webp))(?:;[\w.=+-]+)*;base64,([\w+/=]+)")
+_UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_-]")
+_THINKING_ROWS = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
+_CUT = b',"cache_control":{"type":"ephemeral"}}'
+_SEPARATORS = (
+    (b",", b']},{"role":"assistant","content":['),
+    (b']},{"role":"user","content":[', b","),
+)
+"""What stands between two rows, by whether the first and the second are the assistant's."""
+
+Block = dict[str, Any]
+
+
+# -- one row --------------------------------------------------------------------------------------
+def write_row(message: Message, replays: bool, *, route: str) -> bytes:
+    """Return the blocks of a message, each JSON, with commas between them; see `WriteRow`."""
+    role = message.get("role")
+    if role == "assistant":
+        blocks = _answer(message, replays, route)
+    elif role == "tool":
+        blocks = [_result(message)]
+    else:
+        blocks = list(_parts(message.get("content")))
+    return encode_json(blocks or [_text(_NOTHING)])[1:-1]
+
+
+def _answer(message: Message, replays: bool, route: str) -> list[Block]:
+    """Return an assistant's blocks; opaque ones go back whole and in place, or not at all."""
+    content = message.get("content")
+    parts = [block["text"] for block in _parts(content) if block["type"] == "text"]
+    said = content if isinstance(content, str) else "\n".join(parts)
+    calls = [_call(call) for call in message.get("tool_calls") or ()]
+    replays = replays and not message.get("_masked_by")
+    layout = kept_fields(message.get("_reasoning"), route).get(LAYOUT, ()) if replays else ()
+    sizes = [piece for piece in layout if isinstance(piece, int)]
+    if not layout or sum(sizes) != len(said) or layout.count(None) != len(calls):
+        return [*_texts(said), *calls]
+    blocks: list[Block] = []
+    start = 0
+    for piece in layout:
+        if piece is None:
+            blocks.append(calls.pop(0))
+        elif isinstance(piece, int):
+            blocks += _texts(said[start : start + piece])
+            start += piece
+        else:
+            blocks.append(piece)
+    return blocks
+
+
+def _call(call: Mapping[str, Any]) -> Block:
+    function = valid_call(call)["function"]
+    written = orjson.Fragment(function["arguments"])
+    call_id = wire_id(str(call.get("id", "")))
+    return {"type": "tool_use", "id": call_id, "name": function["name"], "input": written}
+
+
+def _result(message: Message) -> Block:
+    block = {"type": "tool_result", "tool_use_id": wire_id(str(message.get("tool_call_id", "")))}
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**block, "content": list(_parts(content))}
+    return {**block, "content": content} if isinstance(content, str) and content.strip() else block
+
+
+def wire_id(call_id: str) -> str:
+    """Return the id of a call as the wire takes it: other characters give way, ids stay apart."""
+    plain = _UNNAMEABLE.sub("_", call_id)
+    if plain == call_id and call_id:
+        return call_id
+    return f"{plain}_{zlib.crc32(call_id.encode('utf-8', 'replace')):08x}"
+
+
+def _parts(content: Any) -> Iterator[Block]:
+    """Yield the text and image blocks of a content value."""
+    if not isinstance(content, list):
+        yield from _texts(content if isinstance(content, str) else "")
+        return
+    for part in images_apart(content):
+        if is_image(part):
+            yield _image(part)
+        elif isinstance(part, str):
+            yield from _texts(part)
+        elif isinstance(part, dict):
+            said = part.get("text")
+            yield from _texts(said if isinstance(said, str) else f"[{part.get('type', 'part')}]")
+
+
+def _texts(said: str) -> list[Block]:
+    return [_text(said)] if said.strip() else []
+
+
+def _text(said: str) -> Block:
+    return {"type": "text", "text": said}
+
+
+def _image(part: Mapping[str, Any]) -> Block:
+    """Return an image as the wire takes it, or a word where it takes none of that kind."""
+    given = part.get("image_url")
+    url = str(given.get("url", "") if isinstance(given, Mapping) else given or "")
+    match = _DATA_URL.fullmatch(url)
+    if match is not None:
+        source = {"type": "base64", "media_type": match[1], "data": match[2]}
+        return {"type": "image", "source": source}
+    if url.startswith(("https://", "http://")):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return _text(IMAGE_WORD)
+
+
+# -- one request ----------------------------------------------------------------------------------
+def system_blocks(messages: Sequence[Message]) -> tuple[list[Block], int]:
+    """Return the system prompt's blocks and how many messages they come from."""
+    count = 0
+    while count < len(messages) and messages[count].get("role") in ("system", "developer"):
+        count += 1
+    parts = (block for message in messages[:count] for block in _parts(message.get("content")))
+    return [block for block in parts if block["type"] == "text"], count
+
+
+def tool_blocks(tools: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Return OpenAI function schemas as the wire's tools."""
+    blocks: list[Block] = []
+    for tool in tools:
+        function = tool.get("function") or tool
+        block: Block = {"name": valid_name(str(function.get("name", "")))}
+        if function.get("description"):
+            block["description"] = clean_text(str(function["description"]))
+        block["input_schema"] = {"type": "object", **(function.get("parameters") or {})}
+        blocks.append(block)
+    return blocks
+
+
+def cut(blocks: list[Block]) -> list[Block]:
+    """Return blocks with a breakpoint of the prompt cache behind the last one."""
+    return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
+
+
+def join_rows(messages: Sequence[Message], rows: Sequence[bytes], cuts: Sequence[int]) -> bytes:
+    """Return the JSON list of messages; a breakpoint stands behind each row in `cuts`."""
+    if not rows:
+        return b"[]"
+    rows = list(rows)
+    for index in cuts:
+        rows[index] = rows[index][:-1] + _CUT
+    sides = [message.get("role") == "assistant" for message in messages]
+    between = [_SEPARATORS[one][two] for one, two in zip(sides, sides[1:], strict=False)]
+    first = b'[{"role":"%s","content":[' % (b"assistant" if sides[0] else b"user")
+    pairs = zip([first, *between], rows, strict=True)
+    return b"".join([piece for pair in pairs for piece in pair]) + b"]}]"
+
+
+def choose_cuts(messages: Sequence[Message], stable: int) -> list[int]:
+    """Return behind which rows the prompt cache is cut: at most three, all the user's.
+
+    The newest row, so that the next request reads all of this one; the newest row of the request
+    before it, however many blocks came since; and the last of the first `stable` rows, which a
+    pass left as they were.
+    """
+    newest = len(messages) - 1
+    before = _user_row(messages, _side_start(messages, newest))
+    kept = _user_row(messages, min(stable, len(messages)))
+    return sorted({index for index in (kept, before, newest) if index >= 0})
+
+
+def _side_start(messages: Sequence[Message], index: int) -> int:
+    """Return where the user's message that holds row `index` begins."""
+    while index > 0 and messages[index - 1].get("role") != "assistant":
+        index -= 1
+    return index
+
+
+def _user_row(messages: Sequence[Message], end: int) -> int:
+    """Return the last row before `end` that is not the assistant's, -1 for none."""
+    index = end - 1
+    while index >= 0 and messages[index].get("role") == "assistant":
+        index -= 1
+    return index
+
+
+def may_think(messages: Sequence[Message], rows: Sequence[bytes]) -> bool:
+    """Return whether thinking may be asked for: in an open tool round only when the assistant's
+    turn still begins with its thinking."""
+    index = len(messages)
+    first = b""
+    while index:
+        start = _side_start(messages, index - 1)
+        if not any(message.get("role") == "tool" for message in messages[start:index]):
+            break
+        index = start
+        while index and messages[index - 1].get("role") == "assistant":
+            index -= 1
+        first = rows[index] if index < start else first
+    return not first or first.startswith(_THINKING_ROWS)
+
+
+def ids_apart(messages: Sequence[Message], repeated: set[str]) -> list[Message]:
+    """Return messages in which the calls with an id of `repeated` are told apart by their row.
+
+    Servers that number the calls of each answer anew repeat ids; this wire refuses them.
+    """
+    apart: list[Message] = []
+    names: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        calls = message.get("tool_calls")
+        if calls:
+            mark = message.get("_seq", f"at{place}")
+            ids = {str(call.get("id", "")) for call in calls} & repeated
+            names = {call_id: f"{call_id}_{mark}" for call_id in ids}
+            if names:
+                renamed = [{**call, "id": names.get(call["id"], call["id"])} for call in calls]
+                message = _changed(message, tool_calls=renamed)
+        elif message.get("role") == "tool" and message.get("tool_call_id") in names:
+            message = _changed(message, tool_call_id=names[message["tool_call_id"]])
+        apart.append(message)
+    return apart
+
+
+def _changed(message: Message, **fields: Any) -> Message:
+    return {key: value for key, value in message.items() if key != "_row_id"} | fields
