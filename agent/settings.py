@@ -22,7 +22,7 @@ from agent.base.errors import SettingsError
 from agent.base.messages import clean_text
 from agent.base.paths import hermes_home
 from agent.base.record import dataclass
-from agent.base.settings import Settings
+from agent.base.settings import RouteSettings, Settings
 from agent.base.yaml_file import parse_value, read_leaves, set_leaf
 from agent.tools.atomic import write_atomically
 
@@ -45,7 +45,8 @@ _RANGES: dict[str, tuple[float, float]] = {
 """Smallest and largest value; every other number may be 0 or more, and a default always stands."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "model.api_mode": ("chat_completions", "local"),
+    "model.image_support": ("auto", "on", "off"),
+    "model.api_mode": ("chat_completions", "responses", "local"),
     "tools.approval": ("ask", "auto", "off"),
 }
 _SECRET = re.compile(r"(^|_)(api_key|token|password|secret)$")
@@ -112,7 +113,7 @@ def set_value(key: str, text: str, *, home: Path | None = None) -> Any:
         raise SettingsError(f"{key} {text!r} is not text; give it in UTF-8")
     value = _checked(key, _Given(_read_text(key, text), ""))
     path = ((home or hermes_home()) / "config.yaml").resolve()
-    changed = set_leaf(_read(path), str(path), _is_section, key, value)
+    changed = set_leaf(_read(path), str(path), _is_section, key, _plain(value))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -141,7 +142,22 @@ def redact_value(key: str, value: Any) -> Any:
         return "***" + (value[-4:] if isinstance(value, str) and len(value) >= 16 else "")
     if isinstance(value, str):
         return _URL_CREDENTIALS.sub("***", value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple | list):
+        return [redact_value(key, item) for item in value]
+    if isinstance(value, RouteSettings | Mapping):
+        fields = _plain(value).items()
+        return {name: redact_value(str(name), item) for name, item in fields}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in the lists and mappings of JSON; of a route what is set."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, RouteSettings):
+        fields = dataclasses.asdict(value)
+        return {name: item for name, item in fields.items() if item}
+    return value
 
 
 # -- keys, read off the records -------------------------------------------------------------------
@@ -200,25 +216,67 @@ def _require_known(key: str, origin: str) -> None:
 
 def _checked(key: str, given: _Given) -> Any:
     """Return the value in the type of its key. Raises: SettingsError when it is out of range."""
+    kind = _leaf_types()[key]
+    if kind == tuple[RouteSettings, ...]:
+        return _checked_routes(key, given)
+    value = _typed(key, kind, given)
+    return value if value == get_value(Settings(), key) else _within(key, key, value, given)
+
+
+def _typed(key: str, kind: Any, given: _Given) -> Any:
     import pydantic
 
-    kind = _leaf_types()[key]
     try:
-        value = pydantic.TypeAdapter(kind).validate_python(given.value)
+        return pydantic.TypeAdapter(kind).validate_python(given.value)
     except pydantic.ValidationError as error:
         words = _KIND_WORDS.get(kind, "a list of what it holds")
         raise _wrong(key, given, f"is not {words}") from error
-    if value == get_value(Settings(), key):
-        return value
-    choices = _CHOICES.get(key)
+
+
+def _within(key: str, rule: str, value: Any, given: _Given) -> Any:
+    """Return the value. Raises: SettingsError when it is not what the rules of `rule` allow."""
+    choices = _CHOICES.get(rule)
     if choices is not None and value not in choices:
         raise _wrong(key, given, f"is unknown; set it to one of: {', '.join(choices)}")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = _RANGES.get(key, (0, math.inf))
+        low, high = _RANGES.get(rule, (0, math.inf))
         if not low <= value <= high or math.isinf(value):
             limit = f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
             raise _wrong(key, given, f"is out of range; set it to {limit}")
     return value
+
+
+def _checked_routes(key: str, given: _Given) -> tuple[RouteSettings, ...]:
+    """Return routes, each of whose fields follows the rules of the model's key of that name."""
+    if not isinstance(given.value, list | tuple):
+        raise _wrong(key, given, "is not a list of routes, such as [{name: a-model}]")
+    return tuple(
+        _checked_route(f"{key}[{place}]", _Given(item, given.origin))
+        for place, item in enumerate(given.value)
+    )
+
+
+def _checked_route(key: str, given: _Given) -> RouteSettings:
+    kinds = _hints(RouteSettings)
+    if not isinstance(given.value, Mapping | RouteSettings):
+        raise _wrong(key, given, f"is not a route; set of it: {', '.join(kinds)}")
+    fields: dict[str, Any] = {}
+    for name, item in _plain(given.value).items():
+        if name not in kinds:
+            raise _wrong(f"{key}.{name}", _Given(item, given.origin), _unknown_field(name, kinds))
+        one = _Given(item, given.origin)
+        value = _typed(f"{key}.{name}", kinds[name], one)
+        fields[name] = value and _within(f"{key}.{name}", f"model.{name}", value, one)
+    route = RouteSettings(**fields)
+    if not (route.name or route.base_url or route.api_mode):
+        raise _wrong(key, given, "names no model; set name, base_url or api_mode of it")
+    return route
+
+
+def _unknown_field(name: str, kinds: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(str(name), kinds, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}?" if near else f"set of it: {', '.join(kinds)}"
+    return f"is no key of a route; {advice}"
 
 
 def _wrong(key: str, given: _Given, what: str) -> SettingsError:

@@ -10,7 +10,7 @@ import pytest
 
 from agent import settings as subject
 from agent.base.errors import SettingsError
-from agent.base.settings import ModelSettings, Settings, ToolSettings
+from agent.base.settings import ModelSettings, RouteSettings, Settings, ToolSettings
 from agent.settings import (
     get_value,
     key_names,
@@ -86,6 +86,14 @@ def test_the_home_folder_and_the_environment_are_those_of_the_process(
         ("tools.max_iterations", "12", 12),
         ("tools.allowed_paths", "[/srv/a, '/srv/b c']", ("/srv/a", "/srv/b c")),
         ("model.prices", '[["m", 1, 2.5]]', (("m", 1.0, 2.5),)),
+        (
+            "model.fallbacks",
+            "[{name: 4.10, base_url: http://h/v1, context_length: 8192}, {api_mode: local}]",
+            (
+                RouteSettings(name="4.10", base_url="http://h/v1", context_length=8_192),
+                RouteSettings(api_mode="local"),
+            ),
+        ),
     ],
 )
 def test_a_value_means_the_same_in_file_environment_and_command(
@@ -236,9 +244,73 @@ WRONG = {
             "their keys below"
         ),
     ),
+    "a key that is set twice": (
+        {"file": "model:\n  name: a\n  base_url: b\n  name: c\n"},
+        "'{home}/config.yaml' line 4 sets model.name, which line 2 sets already; keep one of them",
+    ),
+    "a section that stands twice": (
+        {"file": "model: {name: a}\ntools: {}\nmodel: {base_url: b}\n"},
+        "'{home}/config.yaml' line 3 sets model, which line 1 sets already; keep one of them",
+    ),
+    "a field of a route that is set twice": (
+        {"file": "model:\n  fallbacks:\n    - name: a\n      name: b\n"},
+        (
+            "'{home}/config.yaml' line 4 sets model.fallbacks.name, which line 3 sets already; keep "
+            "one of them"
+        ),
+    ),
     "not YAML": (
         {"file": "model:\n  name: [a\ntools: b\n"},
         "'{home}/config.yaml' line 3 is not YAML: expected ',' or ']', but got ':'",
+    ),
+    "routes that are no list": (
+        {"file": "model:\n  fallbacks: {name: a}\n"},
+        (
+            "model.fallbacks {{'name': 'a'}} ({home}/config.yaml line 2) is not a list of routes, such "
+            "as [{{name: a-model}}]"
+        ),
+    ),
+    "a route that is a name": (
+        {"file": "model:\n  fallbacks: [a]\n"},
+        (
+            "model.fallbacks[0] 'a' ({home}/config.yaml line 2) is not a route; set of it: name, "
+            "base_url, api_key, api_mode, context_length"
+        ),
+    ),
+    "a key that no route has": (
+        {"file": "model:\n  fallbacks: [{name: a}, {name: b, contxt_length: 5}]\n"},
+        (
+            "model.fallbacks[1].contxt_length '5' ({home}/config.yaml line 2) is no key of a route; "
+            "did you mean 'context_length'?"
+        ),
+    ),
+    "a key far from any of a route": (
+        {"file": "model:\n  fallbacks: [{zzz: c}]\n"},
+        (
+            "model.fallbacks[0].zzz 'c' ({home}/config.yaml line 2) is no key of a route; set of it: "
+            "name, base_url, api_key, api_mode, context_length"
+        ),
+    ),
+    "a route that leads nowhere": (
+        {"file": "model:\n  fallbacks: [{api_key: sk-secret-secret-key}]\n"},
+        (
+            "model.fallbacks[0] {{'api_key': '***-key'}} ({home}/config.yaml line 2) names no model; "
+            "set name, base_url or api_mode of it"
+        ),
+    ),
+    "a small window of a route": (
+        {"overrides": {"model.fallbacks": [{"name": "a", "context_length": 100}]}},
+        (
+            "model.fallbacks[0].context_length 100 (command line) is out of range; set it to 4096 or "
+            "more"
+        ),
+    ),
+    "a wire of a route": (
+        {"overrides": {"model.fallbacks": [{"name": "a", "api_mode": "telepathy"}]}},
+        (
+            "model.fallbacks[0].api_mode 'telepathy' (command line) is unknown; set it to one of: "
+            "chat_completions, "
+        ),
     ),
     "two documents": (
         {"file": "model: {}\n---\nmodel: {}\n"},
@@ -337,6 +409,11 @@ def test_an_endpoint_or_key_without_a_model_needs_one(model: ModelSettings, expe
         ("model.base_url", "https://host/v1@2", "https://host/v1@2"),
         ("model.max_output_tokens", 7, 7),
         ("tools.allowed_paths", ("/a", "/b"), ["/a", "/b"]),
+        (
+            "model.fallbacks",
+            (RouteSettings("m", "https://u:p@h/v1", "sk-0123456789abcdef"),),
+            [{"name": "m", "base_url": "https://***@h/v1", "api_key": "***cdef"}],
+        ),
     ],
 )
 def test_a_value_is_shown_without_its_secret(key: str, value: Any, shown: Any) -> None:

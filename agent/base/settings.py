@@ -10,6 +10,23 @@ from agent.base.record import dataclass
 
 
 @dataclass(frozen=True)
+class RouteSettings:
+    """One route to fall back on; what is empty or 0 is taken as `model` has it, for the same
+    endpoint the key too."""
+
+    name: str = ""
+    """Model id."""
+    base_url: str = ""
+    """Endpoint."""
+    api_key: str = field(default="", repr=False)
+    """Key of that endpoint."""
+    api_mode: str = ""
+    """Wire, as in `model.api_mode`."""
+    context_length: int = 0
+    """Window in tokens; 0 takes the catalog's, never that of `model`."""
+
+
+@dataclass(frozen=True)
 class ModelSettings:
     name: str = ""
     """Model id that is sent to the endpoint; empty with no endpoint means the embedded model."""
@@ -18,13 +35,18 @@ class ModelSettings:
     api_key: str = field(default="", repr=False)
     """Bearer key; empty sends no Authorization header."""
     api_mode: str = "chat_completions"
-    """Wire: `chat_completions` or `local` (the embedded model)."""
+    """Wire: `chat_completions`, `responses` or `local` (the embedded model)."""
     context_length: int = 0
     """Window in tokens; 0 takes the catalog's, else 128,000. Smallest 4,096."""
     max_output_tokens: int = 0
     """Tokens reserved for the answer and sent as the limit; 0 means min(4,096, window / 8)."""
     tool_support: bool = True
     """Whether tools are offered to this model."""
+    image_support: str = "auto"
+    """Whether images are sent: `on`, `off`, or `auto` (by the catalog and what the provider says).
+    A label stands for what is not sent."""
+    fallbacks: tuple[RouteSettings, ...] = ()
+    """Routes that are asked, in this order, while the ones before them fail."""
     prices: tuple[tuple[str, float, float], ...] = ()
     """Own prices: (model, dollars a million input tokens, dollars a million output tokens)."""
     connect_timeout_seconds: float = 10.0
@@ -76,6 +98,9 @@ class AuxiliaryCompressionSettings:
     """Key of that endpoint; empty takes the main key when the endpoint is the main one."""
     context_length: int = 0
     """Window of the summary model; 0 takes the main one on the same route, else the catalog's."""
+    fallback_chain: tuple[RouteSettings, ...] = ()
+    """Routes that write the summary while the summary model fails; without a summary model of its
+    own, empty takes `model.fallbacks`."""
     first_token_timeout_seconds: float = 300.0
     """Limit for the first byte of a summary; 0 disables. Silence and total: `compression`."""
 

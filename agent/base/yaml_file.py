@@ -35,9 +35,12 @@ class Leaf:
 def read_leaves(text: str, name: str, is_section: IsSection) -> dict[str, Leaf]:
     """Return what each dotted key of a YAML text is set to; `name` is the file's, for errors.
 
-    Raises: SettingsError with the line when it is not YAML or its top is no mapping.
+    Raises: SettingsError with the line when it is not YAML, its top is no mapping, or a key stands
+    twice.
     """
-    return dict(_leaves(_parse(text, name), "", is_section))
+    root = _parse(text, name)
+    _refuse_twins(root, name, "")
+    return dict(_leaves(root, "", is_section))
 
 
 def set_leaf(text: str, name: str, is_section: IsSection, key: str, value: Any) -> str:
@@ -104,6 +107,27 @@ def _parse(text: str, name: str) -> yaml.MappingNode | None:
     return node
 
 
+def _refuse_twins(node: yaml.Node | None, name: str, prefix: str) -> None:
+    """Raise SettingsError for a key that stands twice in one mapping, at any depth."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_twins(item, name, prefix)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        full, line = f"{prefix}{key.value}", key.start_mark.line + 1
+        if full in lines:
+            raise SettingsError(
+                f"{name!r} line {line} sets {full}, which line {lines[full]} sets already; keep "
+                "one of them"
+            )
+        lines[full] = line
+        _refuse_twins(value, name, f"{full}.")
+
+
 def _leaves(
     node: yaml.MappingNode | None, prefix: str, is_section: IsSection
 ) -> Iterator[tuple[str, Leaf]]:
@@ -141,10 +165,10 @@ def _edited(text: str, root: yaml.MappingNode | None, key: str, shown: str) -> s
     node: yaml.Node | None = root
     depth = 0
     while isinstance(node, yaml.MappingNode) and depth < len(names):
-        found = [value for name, value in node.value if name.value == names[depth]]
-        if not found:
+        found = next((value for name, value in node.value if name.value == names[depth]), None)
+        if found is None:
             break
-        node = found[-1]
+        node = found
         depth += 1
     missing = names[depth:]
     if node is None or (node is root and not isinstance(node, yaml.MappingNode)):
