@@ -50,7 +50,8 @@ class ChatOptions:
         str | None, typer.Option(metavar="URL", help="Endpoint, such as https://host/v1.")
     ] = None
     api_mode: Annotated[
-        str | None, typer.Option(metavar="MODE", help="chat_completions, or local (embedded).")
+        str | None,
+        typer.Option(metavar="MODE", help="chat_completions, responses, or local (embedded)."),
     ] = None
     no_tools: Annotated[bool, typer.Option("--no-tools", help="Offer no tools.")] = False
     yolo: Annotated[

@@ -14,8 +14,10 @@ from agent.providers.chat_completions import ChatCompletions
 from agent.providers.endpoint import Endpoint, bare_url
 from agent.providers.facts import ModelFacts, known_facts, listed_facts
 from agent.providers.failures import fault_of_answer, read_complaint, unreadable_answer
+from agent.providers.http_model import HttpModel
 from agent.providers.local import LocalModel
 from agent.providers.protocol import CallWatch, Limits, Provider
+from agent.providers.responses import Responses
 from agent.providers.text import load_json
 from agent.providers.transport import Transport
 from agent.providers.windows import SMALLEST_WINDOW_TOKENS, UNKNOWN_WINDOW_TOKENS
@@ -103,7 +105,7 @@ def _require_endpoint(model: ModelSettings) -> None:
         )
 
 
-def _open_chat_completions(model: ModelSettings, _local: LocalSettings) -> Provider:
+def _open_hosted(wire: type[HttpModel], model: ModelSettings) -> Provider:
     _require_endpoint(model)
     if not model.name:
         raise SettingsError(
@@ -117,7 +119,7 @@ def _open_chat_completions(model: ModelSettings, _local: LocalSettings) -> Provi
             f"model.context_length {window_tokens} is too small; "
             f"set it to {SMALLEST_WINDOW_TOKENS} or more"
         )
-    return ChatCompletions(
+    return wire(
         base_url=model.base_url,
         api_key=model.api_key,
         model=model.name,
@@ -127,11 +129,20 @@ def _open_chat_completions(model: ModelSettings, _local: LocalSettings) -> Provi
     )
 
 
+def _open_chat_completions(model: ModelSettings, _local: LocalSettings) -> Provider:
+    return _open_hosted(ChatCompletions, model)
+
+
+def _open_responses(model: ModelSettings, _local: LocalSettings) -> Provider:
+    return _open_hosted(Responses, model)
+
+
 def _open_local(_model: ModelSettings, local: LocalSettings) -> Provider:
     return LocalModel(local)
 
 
 _WIRES: dict[str, Callable[[ModelSettings, LocalSettings], Provider]] = {
     "chat_completions": _open_chat_completions,
+    "responses": _open_responses,
     "local": _open_local,
 }

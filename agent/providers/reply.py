@@ -66,7 +66,7 @@ class _CallPieces:
 
     def whole(self) -> dict[str, Any]:
         return {
-            "id": self.id or _new_call_id(),
+            "id": self.id or new_call_id(),
             "type": "function",
             "function": {
                 "name": clean_text(self.name),
@@ -176,7 +176,7 @@ class ReplyPieces:
             text = text or join_text(self._refusal)
             finish = "content_filter"
         message: Message = {"role": "assistant", "content": text}
-        calls = _apart(call.whole() for call in self._calls if call.name)
+        calls = calls_apart(call.whole() for call in self._calls if call.name)
         if calls:
             message["tool_calls"] = calls
         if finish in {"stop", "tool_calls"}:
@@ -197,18 +197,19 @@ def _is_other_call(found: _CallPieces, piece: Mapping[str, Any], call_id: str) -
     return bool(function.get("arguments")) and found.is_whole()
 
 
-def _apart(calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def calls_apart(calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return calls of which no two share an id; a call that was sent twice is one."""
     by_id: dict[str, dict[str, Any]] = {}
     for call in calls:
         before = by_id.get(call["id"])
         if before is not None and before != call:
-            call["id"] = _new_call_id()
+            call["id"] = new_call_id()
         by_id[call["id"]] = call
     return list(by_id.values())
 
 
-def _new_call_id() -> str:
+def new_call_id() -> str:
+    """Return an id for a call that came without one."""
     return f"call_{os.urandom(12).hex()}"
 
 

@@ -12,6 +12,7 @@ from agent.testing.stub_reply import Frame, RecordedRequest, Reply, Shape
 from agent.testing.stub_strict import check_chat, count_text, count_tokens
 
 PIECE_CHARS = 12
+_DETAILS = "reasoning_details"
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -48,7 +49,7 @@ def _whole(reply: Reply, request: RecordedRequest, number: int) -> bytes:
         "content": reply.whole_text if reply.chunks is not None else reply.text,
     }
     if reply.reasoning:
-        message[reply.reasoning_key] = reply.reasoning
+        message |= _reasoned(reply, reply.reasoning, seal=True)
     if reply.tool_calls:
         message["tool_calls"] = [dict(call) for call in reply.tool_calls]
     choice = {"index": 0, "message": message, "finish_reason": _finish(reply)}
@@ -79,7 +80,9 @@ def _deltas(reply: Reply) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield each delta with the characters of text or reasoning it carries."""
     yield {"role": "assistant", "content": None if reply.text is None else ""}, 0
     for piece in pieces_of(reply.reasoning):
-        yield {reply.reasoning_key: piece}, len(piece)
+        yield _reasoned(reply, piece), len(piece)
+    if reply.reasoning and reply.reasoning_key == _DETAILS:
+        yield _reasoned(reply, "", seal=True), 0
     for piece in reply.chunks if reply.chunks is not None else pieces_of(reply.text or ""):
         yield {"content": piece}, len(piece)
     for index, call in enumerate(reply.tool_calls):
@@ -89,6 +92,15 @@ def _deltas(reply: Reply) -> Iterator[tuple[dict[str, Any], int]]:
         yield {"tool_calls": [opened]}, 0
         for piece in pieces_of(function["arguments"]):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}, len(piece)
+
+
+def _reasoned(reply: Reply, piece: str, *, seal: bool = False) -> dict[str, Any]:
+    """Return a piece of reasoning under its name; as details, signed where it ends."""
+    if reply.reasoning_key != _DETAILS:
+        return {reply.reasoning_key: piece}
+    detail = {"type": "reasoning.text", "index": 0, "text": piece}
+    signature = f"signed: {reply.reasoning}"
+    return {"reasoning": piece, _DETAILS: [detail | {"signature": signature} if seal else detail]}
 
 
 def pieces_of(text: str) -> Iterator[str]:

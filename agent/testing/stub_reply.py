@@ -22,7 +22,8 @@ class Reply:
     reasoning: str = ""
     """Reasoning text, sent before the answer under `reasoning_key`."""
     reasoning_key: str = "reasoning_content"
-    """Name of the reasoning field; servers differ (`reasoning_content`, `reasoning`)."""
+    """Name of the reasoning field; servers differ (`reasoning_content`, `reasoning`, and the signed
+    `reasoning_details`). Wires with one name only take no notice."""
     tool_calls: Sequence[Mapping[str, Any]] = ()
     """Calls in the OpenAI message shape, as `builders.call` makes them."""
     finish: str | None = "auto"

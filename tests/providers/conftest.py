@@ -8,19 +8,25 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agent.providers.chat_completions import ChatCompletions
+from agent.providers.http_model import HttpModel
 from tests.providers.raw_server import RawServer, Serve, Talk
 
-Wire = Callable[..., ChatCompletions]
+Wire = Callable[..., HttpModel]
 
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
-    """A function that opens a provider for a base URL; all are closed after the test."""
-    opened: list[ChatCompletions] = []
+    """A function that opens a chat-completions provider; all are closed after the test."""
+    yield from openings(ChatCompletions)
 
-    def open_wire(base_url: str, **settings: object) -> ChatCompletions:
+
+def openings(kind: type[HttpModel]) -> Iterator[Wire]:
+    """Yield a function that opens a provider of a wire for a base URL; close all afterwards."""
+    opened: list[HttpModel] = []
+
+    def open_wire(base_url: str, **settings: object) -> HttpModel:
         given = {"api_key": "k-secret", "model": "m", "window_tokens": 8_192} | settings
-        opened.append(ChatCompletions(base_url=base_url, **given))  # type: ignore[arg-type]
+        opened.append(kind(base_url=base_url, **given))  # type: ignore[arg-type]
         return opened[-1]
 
     yield open_wire

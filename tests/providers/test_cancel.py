@@ -13,7 +13,7 @@ import pytest
 
 from agent.base.cancel import CancelToken
 from agent.base.errors import CallCancelled, HermesError
-from agent.providers.chat_completions import ChatCompletions
+from agent.providers.http_model import HttpModel
 from agent.providers.protocol import CallWatch, Limits, ModelRequest
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
@@ -35,9 +35,7 @@ CANCEL_BOUND_S = 0.2
 class Running:
     """A call in its own thread, which a test cancels."""
 
-    def __init__(
-        self, provider: ChatCompletions, sent: ModelRequest, limits: Limits = QUICK
-    ) -> None:
+    def __init__(self, provider: HttpModel, sent: ModelRequest, limits: Limits = QUICK) -> None:
         self.token = CancelToken()
         self.bytes = threading.Semaphore(0)
         self._error: HermesError | None = None

@@ -80,7 +80,10 @@ WRONG = {
     ),
     "mode": (
         replace(HOSTED, api_mode="telepathy"),
-        "model.api_mode 'telepathy' is unknown; set it to one of: chat_completions, local, responses",
+        (
+            "model.api_mode 'telepathy' is unknown; set it to one of: "
+            "chat_completions, local, responses"
+        ),
     ),
 }
 

@@ -16,7 +16,7 @@ from agent.base.errors import (
     RateError,
     RequestRefused,
 )
-from agent.providers.chat_completions import ChatCompletions
+from agent.providers.http_model import HttpModel
 from agent.providers.protocol import (
     CallWatch,
     Limits,
@@ -33,14 +33,14 @@ USER = {"role": "user", "content": "hello"}
 
 
 def ask(
-    provider: ChatCompletions, *, limits: Limits = LIMITS, stream: bool = True, **fields: Any
+    provider: HttpModel, *, limits: Limits = LIMITS, stream: bool = True, **fields: Any
 ) -> ModelReply:
     fields.setdefault("messages", [USER])
     request = ModelRequest(max_tokens=50, stream=stream, **fields)
     return provider.complete(request, limits=limits, watch=CallWatch())
 
 
-def failed(provider: ChatCompletions, limits: Limits = LIMITS) -> ProviderError:
+def failed(provider: HttpModel, limits: Limits = LIMITS) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         ask(provider, limits=limits)
     return caught.value
