@@ -255,7 +255,8 @@ WRONG = {
     "a field of a route that is set twice": (
         {"file": "model:\n  fallbacks:\n    - name: a\n      name: b\n"},
         (
-            "'{home}/config.yaml' line 4 sets model.fallbacks.name, which line 3 sets already; keep "
+            "'{home}/config.yaml' line 4 sets model.fallbacks.name, which line 3 sets already; "
+            "keep "
             "one of them"
         ),
     ),
@@ -266,7 +267,8 @@ WRONG = {
     "routes that are no list": (
         {"file": "model:\n  fallbacks: {name: a}\n"},
         (
-            "model.fallbacks {{'name': 'a'}} ({home}/config.yaml line 2) is not a list of routes, such "
+            "model.fallbacks {{'name': 'a'}} ({home}/config.yaml line 2) is not a list of "
+            "routes, such "
             "as [{{name: a-model}}]"
         ),
     ),
@@ -280,28 +282,32 @@ WRONG = {
     "a key that no route has": (
         {"file": "model:\n  fallbacks: [{name: a}, {name: b, contxt_length: 5}]\n"},
         (
-            "model.fallbacks[1].contxt_length '5' ({home}/config.yaml line 2) is no key of a route; "
+            "model.fallbacks[1].contxt_length '5' ({home}/config.yaml line 2) is no key of a "
+            "route; "
             "did you mean 'context_length'?"
         ),
     ),
     "a key far from any of a route": (
         {"file": "model:\n  fallbacks: [{zzz: c}]\n"},
         (
-            "model.fallbacks[0].zzz 'c' ({home}/config.yaml line 2) is no key of a route; set of it: "
+            "model.fallbacks[0].zzz 'c' ({home}/config.yaml line 2) is no key of a route; set "
+            "of it: "
             "name, base_url, api_key, api_mode, context_length"
         ),
     ),
     "a route that leads nowhere": (
         {"file": "model:\n  fallbacks: [{api_key: sk-secret-secret-key}]\n"},
         (
-            "model.fallbacks[0] {{'api_key': '***-key'}} ({home}/config.yaml line 2) names no model; "
+            "model.fallbacks[0] {{'api_key': '***-key'}} ({home}/config.yaml line 2) names no "
+            "model; "
             "set name, base_url or api_mode of it"
         ),
     ),
     "a small window of a route": (
         {"overrides": {"model.fallbacks": [{"name": "a", "context_length": 100}]}},
         (
-            "model.fallbacks[0].context_length 100 (command line) is out of range; set it to 4096 or "
+            "model.fallbacks[0].context_length 100 (command line) is out of range; set it to "
+            "4096 or "
             "more"
         ),
     ),
