@@ -6,6 +6,7 @@ Pure. A wire calls `fault_of_answer` for an error status or an error inside a st
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -56,6 +57,9 @@ _WHAT: dict[type[ProviderError], tuple[str, str]] = {
     NetworkError: ("broke the connection", "check the network and try again"),
     ContextOverflow: ("says that the request is too large", "compact the conversation"),
 }
+
+_PASSING = frozenset({RateError, OverloadError, QuotaError})
+"""Kinds whose Retry-After says when it is worth trying again."""
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     401: AuthError,
@@ -162,6 +166,9 @@ def fault_of_answer(
     said = one_line(complaint.text or headers_say(headers), key)
     shown = "" if status is None else f" ({status})"
     what, hint = _WHAT[kind]
+    wait_s = retry_after_s(headers)
+    if wait_s and kind in _PASSING:
+        hint = f"try again in {in_words(wait_s)}"
     message = f"{route} {what}{shown}{': ' if said else ''}{said}; {hint}"
     if kind is ContextOverflow:
         request_tokens, limit_tokens = overflow_numbers(complaint.text, complaint.fields)
@@ -172,7 +179,7 @@ def fault_of_answer(
             request_tokens=request_tokens,
             limit_tokens=limit_tokens,
         )
-    return kind(message, route=route, status=status, retry_after_s=retry_after_s(headers))
+    return kind(message, route=route, status=status, retry_after_s=wait_s)
 
 
 def _kind_of_answer(status: int | None, complaint: Complaint) -> type[ProviderError]:
@@ -248,6 +255,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return max(0.0, at.timestamp() - time.time())
+
+
+def in_words(seconds: float) -> str:
+    """Return a time to wait as people say it, rounded up: `7 s`, `20 min`, `3 h`."""
+    for size, unit in ((3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{math.ceil(seconds / size)} {unit}"
+    return f"{math.ceil(seconds)} s"
 
 
 def _number(text: str) -> float | None:

@@ -343,6 +343,22 @@ def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> 
         assert retry_after_s(headers) == seconds
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("0.2", "1 s"), ("7", "7 s"), ("119", "119 s"), ("1200", "20 min"), ("7201", "3 h")],
+)
+def test_a_refusal_says_when_to_try_again(asked: str, said: str) -> None:
+    message = str(fault(429, "slow down", {"retry-after": asked}))
+    assert message.endswith(f"gets too many requests (429): slow down; try again in {said}")
+
+
+def test_only_what_passes_says_when_to_try_again() -> None:
+    assert str(fault(401, "bad key", {"retry-after": "7"})).endswith(
+        "set model.api_key to a key that this endpoint accepts"
+    )
+    assert str(fault(429, "slow down")).endswith("wait a little and try again")
+
+
 def test_retry_after_is_on_the_error() -> None:
     assert fault(429, "slow down", {"retry-after": "7"}).retry_after_s == 7.0
 
