@@ -1,0 +1,174 @@
+"""What a client sent, read once: its history as a chain of hashes, and who it belongs to.
+
+Two renderings of one message have one hash where they differ in ways that mean nothing; a message
+that somebody edited has another, and so have all that follow it. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from agent.base.messages import Message, clean_value
+from agent.base.record import dataclass
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+_VERSION = re.compile(r"[-@](?:\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$")
+_MARKS = frozenset({"cache_control"})
+"""Fields of parts that clients move from message to message."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One request as the client sent it.
+
+    `rows` are its messages without system messages, the very dicts of `body`; `hashes` belong to
+    them. `system_at` holds each system message with the number of rows before it.
+    """
+
+    body: Mapping[str, Any]
+    rows: Sequence[Message]
+    hashes: Sequence[str]
+    system_at: Sequence[tuple[int, Message]]
+    model: str
+    owner: str
+
+
+class Unreadable(Exception):
+    """A request that is none: its text says why, for the client."""
+
+
+def read_request(body: Any, key: str) -> Sent:
+    """Return what a parsed body says. Raises: Unreadable."""
+    if not isinstance(body, dict):
+        raise Unreadable(f"the body must be a JSON object, not {type(body).__name__}")
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        raise Unreadable(f"messages must be a list, not {type(messages).__name__}")
+    rows: list[Message] = []
+    system_at: list[tuple[int, Message]] = []
+    for index, message in enumerate(messages):
+        _require_message(message, index)
+        if message["role"] in SYSTEM_ROLES:
+            system_at.append((len(rows), message))
+        else:
+            rows.append(message)
+    model = str(body.get("model") or "")
+    hashes = chain(rows, start=model_family(model))
+    return Sent(body, rows, hashes, system_at, model, owner_digest(key))
+
+
+def _require_message(message: Any, index: int) -> None:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise Unreadable(f"messages[{index}] must be an object with a role")
+    if not message["role"]:
+        raise Unreadable(f"messages[{index}] has an empty role")
+    calls = message.get("tool_calls")
+    if calls is None:
+        return
+    is_list = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+    if not is_list or not all(isinstance(call.get("function", {}), dict) for call in calls):
+        raise Unreadable(f"messages[{index}].tool_calls must be a list of calls with a function")
+
+
+def owner_digest(key: str) -> str:
+    """Return what stands for a caller's key; the key itself is kept nowhere."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def model_family(model: str) -> str:
+    """Return a model's name without vendor, variant and date, so that a new version goes on."""
+    name = model.rpartition("/")[2].partition(":")[0].lower()
+    while (bare := _VERSION.sub("", name)) != name:
+        name = bare
+    return name
+
+
+def chain(rows: Sequence[Message], *, start: str) -> list[str]:
+    """Return the hash of each prefix, from the first message to all."""
+    hashes: list[str] = []
+    before = start.encode("utf-8", "replace")
+    for row in rows:
+        before = link(before, row)
+        hashes.append(before.hex())
+    return hashes
+
+
+def link(before: bytes, row: Message) -> bytes:
+    """Return the hash of a prefix whose own hash was `before` and that `row` makes longer."""
+    meaning = _of_answer(row) if row["role"] == "assistant" else _of_other(row)
+    return hashlib.sha256(before + _dump(meaning)).digest()
+
+
+def after(hashes: Sequence[str], model: str, row: Message) -> str:
+    """Return the hash of a history when `row` is added to it."""
+    before = bytes.fromhex(hashes[-1]) if hashes else model_family(model).encode()
+    return link(before, row).hex()
+
+
+def _of_answer(row: Message) -> Any:
+    """Return what an answer means: clients give back its text and calls, each in its own way."""
+    text = _text(row.get("content")) or row.get("refusal")
+    if isinstance(text, list) and all(map(_is_text, text)):
+        text = "".join(part["text"] for part in text)
+    calls = [_meaning(call) for call in row.get("tool_calls") or ()]
+    said = text.strip() if isinstance(text, str) else text
+    meaning: dict[str, Any] = {"role": "assistant", "content": said or ""}
+    if calls:
+        meaning["tool_calls"] = calls
+    if row.get("function_call"):
+        meaning["function_call"] = _function(row["function_call"])
+    return meaning
+
+
+def _meaning(call: Mapping[str, Any]) -> Any:
+    return [call.get("id"), *_function(call.get("function") or call.get("custom"))]
+
+
+def _function(function: Any) -> list[Any]:
+    if not isinstance(function, Mapping):
+        return [function]
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = orjson.loads(arguments or "{}")
+        except ValueError:
+            arguments = arguments.strip()
+    return [function.get("name"), arguments or {}, function.get("input")]
+
+
+def _of_other(row: Message) -> Any:
+    meaning = {key: value for key, value in row.items() if value is not None and key not in _MARKS}
+    if "content" in meaning:
+        meaning["content"] = _text(meaning["content"])
+    return meaning
+
+
+def _text(content: Any) -> Any:
+    """Return content in one form: one text part as its text, other parts without marks."""
+    if not isinstance(content, list):
+        return content
+    parts = [
+        {key: value for key, value in part.items() if key not in _MARKS}
+        if isinstance(part, Mapping)
+        else part
+        for part in content
+    ]
+    return parts[0]["text"] if len(parts) == 1 and _is_text(parts[0]) else parts
+
+
+def _is_text(part: Any) -> bool:
+    """Return whether a part is nothing but a text."""
+    is_part = isinstance(part, dict) and part.keys() == {"type", "text"}
+    return is_part and isinstance(part["text"], str)
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return orjson.dumps(clean_value(value), option=orjson.OPT_SORT_KEYS)

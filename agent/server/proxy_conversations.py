@@ -1,0 +1,227 @@
+"""All conversations of a proxy: found in the store by what a client sends, kept open while used.
+
+Read next: `proxy_host.py` (one of them), `agent/sessions/prefixes.py` (how they are found).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.base.clock import SYSTEM_CLOCK
+from agent.base.errors import StoreError
+from agent.base.messages import Message, clean_text, text_of
+from agent.base.settings import ModelSettings, Settings
+from agent.compaction.budget import PREPARE_SHARE, budget_for
+from agent.providers.endpoint import bare_url
+from agent.providers.facts import known_facts, listed_facts
+from agent.providers.windows import SMALLEST_WINDOW_TOKENS as SMALLEST
+from agent.providers.windows import UNKNOWN_WINDOW_TOKENS
+from agent.server.proxy_chain import Sent, after
+from agent.server.proxy_host import ProxyHost, overhead_of
+from agent.sessions.prefixes import History, Standing, accept_history
+from agent.sessions.routes import RouteBook, RouteKey
+from hermes_state import SessionDB
+
+_OPEN_HOSTS = 256
+_NEAR_SHARE = 0.6
+"""Part of what a pass is prepared at, above which a conversation is kept open: estimates of a
+conversation whose upstream has not counted anything yet may be off by a third."""
+_log = logging.getLogger(__name__)
+
+
+class Conversations:
+    """Finds, keeps and closes conversations. Thread-safe."""
+
+    def __init__(self, store: SessionDB, settings: Settings, upstream: str) -> None:
+        self.store = store
+        self.settings = settings
+        self.upstream = upstream
+        self._lock = threading.Lock()
+        self._hosts: OrderedDict[int, ProxyHost] = OrderedDict()
+        self._routes = RouteBook(store.database, SYSTEM_CLOCK)
+        self._windows: dict[str, int] = {}
+        self._caretaker = _Caretaker(store)
+
+    # -- what a client says ------------------------------------------------------------------
+    def accept(self, sent: Sent) -> Standing:
+        """Store what is new of a request and return where it stands; durable when it returns."""
+        return accept_history(self.store.database, SYSTEM_CLOCK, self._history(sent))
+
+    def accept_answer(self, sent: Sent, answer: Message, *, tip_only: bool) -> Standing:
+        """Store the answer to a request. With `tip_only` it is left out when the client has gone
+        on without it."""
+        history = self._history(sent)
+        history = dataclasses.replace(
+            history,
+            hashes=[*history.hashes, after(history.hashes, sent.model, answer)],
+            messages=[*history.messages, answer],
+            tip_only=tip_only,
+        )
+        standing = accept_history(self.store.database, SYSTEM_CLOCK, history)
+        self._caretaker.wake()
+        return standing
+
+    def _history(self, sent: Sent) -> History:
+        """Return a request as the store takes it; keys that begin with `_` are ours there."""
+        rows = [
+            {key: value for key, value in row.items() if not key.startswith("_")}
+            if any(key.startswith("_") for key in row)
+            else row
+            for row in sent.rows
+        ]
+        prompt = "\n\n".join(text_of(message.get("content")) for _at, message in sent.system_at)
+        return History(
+            owner=sent.owner,
+            hashes=sent.hashes,
+            messages=rows,
+            system_prompt=clean_text(prompt),
+            model=sent.model,
+            origin={"platform": "proxy", "upstream": bare_url(self.upstream)},
+        )
+
+    # -- windows -----------------------------------------------------------------------------
+    def window_tokens(self, model: str) -> int:
+        """Return the window of a model of the upstream, as far as it is known."""
+        tokens = self._windows.get(model)
+        if tokens is None:
+            tokens = self._windows[model] = self._known_window(model)
+        return tokens
+
+    def _known_window(self, model: str) -> int:
+        learned = self._routes.read(self._route(model))
+        is_limit = learned.learned_from == "overflow" and learned.window_tokens > 0
+        tokens = (
+            self.settings.proxy.context_length
+            or learned.window_tokens
+            or known_facts(model, self.upstream).window_tokens
+            or UNKNOWN_WINDOW_TOKENS
+        )
+        return max(min(tokens, learned.window_tokens) if is_limit else tokens, SMALLEST)
+
+    def lower_window(self, model: str, tokens: int) -> None:
+        """Keep what the upstream named as its limit when it refused a request."""
+        if tokens < self.window_tokens(model):
+            self._routes.learn(self._route(model), window_tokens=tokens, learned_from="overflow")
+            self._windows.pop(model, None)
+
+    def learn_listing(self, listing: Any) -> None:
+        """Keep the windows that a list of models names, or an entry of one."""
+        entries = listing.get("data", [listing]) if isinstance(listing, dict) else ()
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
+                continue
+            model, tokens = entry["id"], listed_facts(entry).window_tokens
+            route = self._route(model)
+            if tokens and self._routes.read(route).window_tokens != tokens:
+                self._routes.learn(route, window_tokens=tokens, learned_from="listing")
+                self._windows.pop(model, None)
+
+    def _route(self, model: str) -> RouteKey:
+        return RouteKey("chat_completions", bare_url(self.upstream), model)
+
+    def model_settings(self, sent: Sent, key: str) -> ModelSettings:
+        """Return the model that passes of a conversation ask: the request's, with its key."""
+        window = self.window_tokens(sent.model)
+        return dataclasses.replace(
+            self.settings.model,
+            name=sent.model,
+            base_url=self.upstream,
+            api_key=key,
+            api_mode="chat_completions",
+            context_length=window,
+            max_output_tokens=_reserve(sent.body, window),
+        )
+
+    # -- open conversations --------------------------------------------------------------------
+    def host_if_near(self, sent: Sent, standing: Standing, body_bytes: int) -> ProxyHost | None:
+        """Return the conversation's host, None while it is far from any pass.
+
+        Bytes bound tokens from above, so the short conversation costs nothing here.
+        """
+        window = self.window_tokens(sent.model)
+        budget = budget_for(
+            window,
+            _reserve(sent.body, window),
+            0,
+            threshold=self.settings.compression.threshold,
+        )
+        near_tokens = int(budget.trigger_tokens * PREPARE_SHARE * _NEAR_SHARE)
+        if not standing.generation:
+            if body_bytes < near_tokens:
+                return None
+            if standing.live_tokens + overhead_of(sent) + _beyond_rows(sent.rows) < near_tokens:
+                return None
+        return self.host(standing)
+
+    def host(self, standing: Standing) -> ProxyHost:
+        """Return the conversation's host, opened when it is not open yet."""
+        with self._lock:
+            host = self._hosts.pop(standing.conversation_id, None)
+            if host is None:
+                host = ProxyHost(self.store, standing.session_id, self.settings)
+            self._hosts[standing.conversation_id] = host
+            idle = self._hosts.popitem(last=False)[1] if len(self._hosts) > _OPEN_HOSTS else None
+        if idle is not None:
+            idle.close()
+        return host
+
+    def close(self) -> None:
+        """Stop what is being prepared; the store stays open."""
+        self._caretaker.close()
+        with self._lock:
+            hosts, self._hosts = list(self._hosts.values()), OrderedDict()
+        for host in hosts:
+            host.close()
+
+
+def _reserve(body: Mapping[str, Any], window_tokens: int) -> int:
+    """Return how many tokens of the window a request keeps for its answer."""
+    asked = [body.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    given = next((value for value in asked if isinstance(value, int) and value > 0), None)
+    return min(given or min(4096, window_tokens // 8), window_tokens // 2)
+
+
+def _beyond_rows(rows: Sequence[Message]) -> int:
+    """Return a bound of what large tool results hold beyond the excerpts that are stored."""
+    contents = (row.get("content") for row in rows if row["role"] == "tool")
+    return sum(len(text) for text in contents if isinstance(text, str) and len(text) > 16_384)
+
+
+class _Caretaker:
+    """Completes the search index and the extracts beside the requests, in one thread."""
+
+    def __init__(self, store: SessionDB) -> None:
+        self._store = store
+        self._work = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hermes-caretaker", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that rows were accepted."""
+        self._work.set()
+
+    def close(self) -> None:
+        """Let what is under way end, and stop."""
+        self._closed.set()
+        self._work.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._work.wait() and not self._closed.is_set():
+            self._work.clear()
+            try:
+                self._store.index_pending()
+                self._store.extract_pending()
+            except StoreError as error:
+                _log.warning("the search index is behind: %s", error)
+            self._closed.wait(_PAUSE_S)
+
+
+_PAUSE_S = 0.25
+"""Between two rounds of care, so that many short requests share one."""

@@ -1,0 +1,319 @@
+"""One conversation of a client as passes see it, and the messages of its next request.
+
+The client's own dicts stand for the live rows; what a pass replaced is rendered by the request
+builder of turns. Read next: `proxy_exchange.py`, `agent/turn/background.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from agent.base.cancel import CancelToken
+from agent.base.errors import CallCancelled, ContextOverflow
+from agent.base.events import Event
+from agent.base.ids import new_turn_id
+from agent.base.messages import Message, is_user_text
+from agent.base.record import dataclass
+from agent.base.settings import ModelSettings, Settings
+from agent.base.tokens import Calibration, estimate_message, estimate_text, estimate_tools
+from agent.compaction.budget import Budget
+from agent.compaction.verdict import judge_last_pass, model_switched
+from agent.providers.protocol import TokenUsage
+from agent.server.proxy_chain import Sent
+from agent.sessions.protocol import SessionStore
+from agent.turn.background import TRIGGER as BETWEEN_TURNS
+from agent.turn.host import Turn
+from agent.turn.options import AgentOptions
+from agent.turn.preflight import cannot_fit
+from agent.turn.request import Shaped, ShapeLimits, shape
+from agent.turn.runtime import AgentRuntime
+
+_LOCK_SLICE_S = 0.1
+_TIGHTER = (1.0, 0.5, 0.25)
+"""What excerpts get of their share, in turn, until a request fits."""
+_CALLS = re.compile(
+    r'; recall\(rows="[\d?-]+"\) shows it(?=\])'
+    r"|\s*To (?:read any of these rows in full|find something in the rows that this covers): "
+    r"recall\([^)]*\)\."
+)
+_READ_ON = re.compile(
+    r'(?<=characters left out here); read on with recall\(rows="\d+", offset=\d+\)\]'
+)
+_SCHEMAS = ("tools", "functions", "response_format")
+"""Fields beside the messages that fill the window."""
+
+
+class Moved(Exception):
+    """Another request took the conversation on meanwhile: this one's history stands elsewhere."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a request is sent with: messages, or None for the body as it came.
+
+    `estimated` are estimated tokens of the whole request.
+    """
+
+    messages: Sequence[Message] | None
+    estimated: int
+
+
+def overhead_of(sent: Sent) -> int:
+    """Return the estimated tokens of what a request holds beside its rows."""
+    schemas = sum(
+        estimate_tools(field) if isinstance(field, list) else estimate_text(str(field))
+        for name in _SCHEMAS
+        if (field := sent.body.get(name))
+    )
+    return schemas + sum(estimate_message(message) for _at, message in sent.system_at)
+
+
+class ProxyHost(AgentRuntime):
+    """The runtime of one conversation: no prompt and no tools of its own, the caller's key.
+
+    Concurrency: everything but `close` under `held`.
+    """
+
+    def __init__(self, store: SessionStore, session_id: str, settings: Settings) -> None:
+        options = AgentOptions(
+            session_db=store,
+            session_id=session_id,
+            builtin_tools=False,
+            platform="proxy",
+            skip_context_files=True,
+            skip_memory=True,
+        )
+        super().__init__(settings, options)
+        self.offers_recall = False
+        self._lock = threading.Lock()
+        self._beside_tokens = 0
+        self._given: Sequence[Message] = ()
+
+    @property
+    def system_prompt(self) -> str:
+        """Nothing: the client sends its own."""
+        return ""
+
+    @property
+    def recall_offered(self) -> bool:
+        """Whether the proxy answers recall calls in this conversation."""
+        return self.offers_recall
+
+    @property
+    def overhead_tokens(self) -> int:
+        """Estimated tokens of the client's system messages and schemas."""
+        return self._beside_tokens
+
+    def emit(self, event: Event) -> None:
+        """Hear nothing: what a pass came to is on the ledger and in the log."""
+
+    @contextmanager
+    def held(self, cancel: CancelToken) -> Iterator[None]:
+        """Have the conversation to oneself. Raises: CallCancelled when the client left."""
+        while not self._lock.acquire(timeout=_LOCK_SLICE_S):
+            if cancel.cancelled:
+                raise CallCancelled("the client left while another request was prepared")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def take(self, sent: Sent, model: ModelSettings) -> None:
+        """Take over what a request came with: model, key, window, output, and its messages."""
+        before = self.settings.model
+        self._given = sent.rows
+        self._beside_tokens = overhead_of(sent)
+        if dataclasses.replace(before, max_output_tokens=model.max_output_tokens) != model:
+            self.background.stop()
+            self._use_model(dataclasses.replace(self.settings, model=model))
+        self.settings = dataclasses.replace(self.settings, model=model)
+        self._open_session()
+        if before.name and before.name != model.name:
+            self.calibrate(Calibration(), {})
+            self.store.settle(self.session_id, model_switched(self.clock.now()))
+        self._bind_compressor()
+
+    def prepare(self, sent: Sent, cancel: CancelToken) -> Prepared:
+        """Return what to send, after the pass that waits to be committed and, if the request would
+        not fit, another one.
+
+        Raises: Moved; ContextCannotFit when nothing more can be left out; CallCancelled.
+        """
+        turn = self._new_turn(sent, cancel)
+        self.background.commit(turn)
+        self._require_here()
+        as_it_came = self._whole_tokens()
+        budget = self.budget()
+        if as_it_came is not None:
+            estimated = as_it_came + budget.overhead_tokens
+            if estimated <= budget.usable_tokens or not self.settings.compression.enabled:
+                return Prepared(None, estimated)
+        shaped = self._shape(turn)
+        for _ in range(2):
+            if not self._over(shaped):
+                break
+            outcome = self.background.attempt(
+                turn, trigger=BETWEEN_TURNS, needed=lambda: self._over(self._shape(turn))
+            )
+            shaped = self._shape(turn)
+            if not outcome.committed:
+                break
+        return self._fitted(turn, shaped)
+
+    def shrink(
+        self, sent: Sent, cancel: CancelToken, refused: Prepared, error: ContextOverflow
+    ) -> Prepared | None:
+        """Return what to send after the upstream refused a request as too large, None when
+        nothing has become smaller.
+
+        The upstream's own numbers replace ours. Raises: as `prepare`.
+        """
+        turn = self._new_turn(sent, cancel)
+        self._learn(error, refused.estimated)
+        if not self.settings.compression.enabled:
+            return None
+        self.background.attempt(
+            turn, trigger="overflow", needed=lambda: self._over(self._shape(turn))
+        )
+        self._require_here()
+        smaller = self._fitted(turn, self._shape(turn))
+        return smaller if smaller.estimated < refused.estimated else None
+
+    def follow(self, prepared: Prepared, usage: TokenUsage | None) -> None:
+        """After a reply: take the upstream's count over, and prepare a pass when one is near."""
+        self.live.refresh()
+        used = self.calibration.apply(prepared.estimated)
+        if usage is not None and usage.prompt > 0:
+            calibration = self.calibration.observe(prepared.estimated, usage.prompt)
+            anchor = {
+                **calibration.to_dict(),
+                "prompt": usage.prompt,
+                "estimated": prepared.estimated,
+                "watermark": self.live.head.watermark,
+            }
+            self.calibrate(calibration, anchor)
+            judge_last_pass(self, usage.prompt, self.trigger_tokens)
+            used = usage.prompt
+        newest = self.live.messages[-1] if self.live.messages else {}
+        self.background.consider(used + self.calibration.apply(newest.get("_tokens", 0)))
+
+    def close(self) -> None:
+        """Stop what is being prepared and close connections."""
+        for fence in list(self.fences):
+            fence.stop()
+        self.background.close()
+        if self._telemetry is not None:
+            self._telemetry.close()
+        self._close_providers()
+
+    def _learn(self, error: ContextOverflow, estimated: int) -> None:
+        """Take over what the upstream said of its window, or of the size of the request."""
+        if error.limit_tokens is not None and error.limit_tokens < self.window_tokens:
+            self.learn_window(error.limit_tokens)
+        real = max(error.request_tokens or 0, error.limit_tokens or self.window_tokens)
+        if real > self.calibration.apply(estimated):
+            calibration = Calibration().observe(estimated, real)
+            self.calibrate(calibration, calibration.to_dict())
+
+    # -- what is shown ------------------------------------------------------------------------
+    def _new_turn(self, sent: Sent, cancel: CancelToken) -> Turn:
+        first = len(sent.rows)
+        while first > 1 and not is_user_text(sent.rows[first - 1]):
+            first -= 1
+        while first > 1 and is_user_text(sent.rows[first - 2]):
+            first -= 1
+        return Turn(id=new_turn_id(), first_seq=first, cancel=cancel)
+
+    def _require_here(self) -> None:
+        self.live.refresh()
+        if self.live.head.watermark != len(self._given):
+            raise Moved
+
+    def _whole_tokens(self) -> int | None:
+        """Return the estimate of all the client's messages, None when a pass replaced some."""
+        rows = self.live.messages
+        if len(rows) != len(self._given) or any("_stub" in r or "_kind" in r for r in rows):
+            return None
+        return sum(int(message["_tokens"]) for message in self._shown())
+
+    def _shown(self) -> list[Message]:
+        """Return the live view with the client's own messages in place of their stored rows."""
+        return [self._client_row(row) for row in self.live.messages]
+
+    def _client_row(self, row: Message) -> Message:
+        if "_kind" in row:
+            return row if self.offers_recall else _told_apart(row)
+        given = self._given[row["_seq"] - 1]
+        shown = {key: value for key, value in given.items() if not key.startswith("_")}
+        shown["_seq"] = row["_seq"]
+        if "_stub" in row:
+            masked = {**shown, **row["_stub"], "_tokens": row["_tokens"]}
+            return masked if self.offers_recall else _told_apart(masked)
+        tokens = estimate_message(given) if "_blob" in row else row["_tokens"]
+        return {**shown, "_tokens": tokens, "_row_id": row["_row_id"], "_given": given}
+
+    def _shape(self, turn: Turn, *, share: float = 1.0) -> Shaped:
+        self.live.refresh()
+        budget: Budget = self.budget()
+        limits = ShapeLimits(
+            int(budget.round_tokens * share),
+            int(budget.message_tokens * share),
+            recall=self.offers_recall,
+        )
+        pins, _beyond = self.standing_pins()
+        return shape(self._shown(), limits, current_from_seq=turn.first_seq, pins=pins)
+
+    def _over(self, shaped: Shaped) -> bool:
+        budget = self.budget()
+        return shaped.tokens + budget.overhead_tokens > budget.usable_tokens
+
+    def _fitted(self, turn: Turn, shaped: Shaped) -> Prepared:
+        """Return the request with excerpts cut until it fits. Raises: ContextCannotFit."""
+        for share in _TIGHTER:
+            if not self._over(shaped):
+                break
+            shaped = self._shape(turn, share=share)
+        if self._over(shaped):
+            raise cannot_fit(self, shaped)
+        return Prepared(shaped.messages, shaped.tokens + self.budget().overhead_tokens)
+
+
+def compose(sent: Sent, prepared: Prepared, *, recall: bool = False) -> list[Any]:
+    """Return the messages of a request: the client's system messages and what a view shows.
+
+    A system message stands before the row that it stood before, where that row is still shown, or
+    last if it was; else it comes first.
+    """
+    shown = {message["_seq"] for message in prepared.messages or () if "_given" in message}
+    placed: dict[int, list[Message]] = {}
+    for before, message in sent.system_at:
+        is_last = before and before == len(sent.rows)
+        place = before + 1 if is_last or (before and before + 1 in shown) else 0
+        placed.setdefault(place, []).append(message)
+    wire: list[Any] = placed.pop(0, [])
+    for message in prepared.messages or ():
+        if "_given" in message:
+            wire += placed.pop(message["_seq"], ())
+        wire.append(_wire(message, recall))
+    return wire + [message for rest in placed.values() for message in rest]
+
+
+def _wire(message: Mapping[str, Any], recall: bool) -> Any:
+    """Return a message as it is sent: the client's own dict where nothing changed it."""
+    if "_given" in message and "_row_id" in message:
+        return message["_given"]
+    wire = {key: value for key, value in message.items() if not key.startswith("_")}
+    if not recall and isinstance(wire.get("content"), str):
+        wire["content"] = _READ_ON.sub("]", wire["content"])
+    return wire
+
+
+def _told_apart(message: Message) -> Message:
+    """Return a message of ours without the calls that it names: nobody answers them here."""
+    content = message.get("content")
+    return message | {"content": _CALLS.sub("", content)} if isinstance(content, str) else message
