@@ -1,28 +1,25 @@
 """The store: sessions, rows, views, passes and leases in one database file.
 
-`SessionDB` opens it and delegates; what each method promises stands in
-`agent/sessions/protocol.py`, how it is done in the modules beside it.
+`agent/sessions/protocol.py` says what each method promises, the modules beside it how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.base.clock import SYSTEM_CLOCK, Clock
+from agent.base.later import later
 from agent.base.messages import Message
 from agent.sessions import (
     accept,
     blobs,
     changes,
-    check,
     cooldowns,
     deletion,
     directory,
     extracts,
-    forks,
-    intake,
     leases,
     passes,
     pins,
@@ -58,6 +55,11 @@ from agent.sessions.records import (
 )
 from agent.sessions.routes import RouteBook
 from agent.sessions.sqlite import Connection, SqliteDatabase
+
+if TYPE_CHECKING:
+    from agent.sessions import check, forks, intake, relevant
+else:
+    check, forks, intake, relevant = later("agent.sessions", "check", "forks", "intake", "relevant")
 
 
 class SessionDB:
@@ -207,12 +209,10 @@ class SessionDB:
             return search.find_rows(connection, wanted, session_id, limit)
 
     def relevant(self, question: str, session_id: str, *, limit: int = 20) -> list[SearchHit]:
-        from agent.sessions.relevant import rank_rows
-
         if search.backlog(self._database) > search.LARGEST_BACKLOG:
             self.index_pending()
         with self._database.read() as connection:
-            return rank_rows(connection, question, session_id, limit)
+            return relevant.rank_rows(connection, question, session_id, limit)
 
     def index_pending(self) -> int:
         return search.index_pending(self._database)

@@ -10,26 +10,21 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.agent_runtime_helpers import note_turn_persisted, note_turn_start
 from agent.base.cancel import CancelToken
 from agent.base.errors import HermesError, UndoRefused, UsageError
 from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
 from agent.base.ids import new_session_id, new_turn_id
+from agent.base.later import later
 from agent.base.messages import Message, is_user_text, text_of, wire_message
 from agent.base.settings import Settings
 from agent.base.tokens import Calibration
 from agent.compaction.host import AttemptRequest
 from agent.compaction.pins import refuse_over_budget
 from agent.compaction.verdict import discard_prepared, guards_of_undo, model_switched
-from agent.conversation_compression import (
-    commit_prepared,
-    compress_context,
-    run_attempt,
-)
 from agent.sessions.records import Guards, PassChanges, PassRecord, Pin, UndoResult
-from agent.tools.recall import recall_rows
 from agent.turn.host import Turn, TurnResult, UsageTotals
 from agent.turn.loop import Ending, run_turn
 from agent.turn.meter import ContextMeter, measure
@@ -37,6 +32,13 @@ from agent.turn.options import AgentOptions, with_model
 from agent.turn.reader import StoredRows
 from agent.turn.runtime import AgentRuntime
 from agent.turn_finalizer import _micro_compact_after_turn
+
+if TYPE_CHECKING:
+    from agent import conversation_compression
+    from agent.tools import recall
+else:
+    [conversation_compression] = later("agent", "conversation_compression")
+    [recall] = later("agent.tools", "recall")
 
 _log = logging.getLogger(__name__)
 
@@ -155,13 +157,13 @@ class AIAgent(AgentRuntime):
                 preview=preview,
                 cancel=self._manual_stop,
             )
-            return run_attempt(self, [], request).ledger
+            return conversation_compression.run_attempt(self, [], request).ledger
 
     def commit_prepared(self) -> PassRecord:
         """Commit the prepared pass. Raises: UsageError when there is none."""
         with self._turn_lock:
             self._open_session()
-            return commit_prepared(self).ledger
+            return conversation_compression.commit_prepared(self).ledger
 
     def discard_prepared(self) -> PassRecord | None:
         """Close the prepared pass, if there is one, and return its ledger row."""
@@ -237,7 +239,7 @@ class AIAgent(AgentRuntime):
         `offset` skips characters of the first of the seqs; a row that is cut has `_slice`.
         """
         self._open_session()
-        return recall_rows(
+        return recall.recall_rows(
             StoredRows(self.store, self.session_id),
             query=query,
             rows=rows,
@@ -388,4 +390,4 @@ class AIAgent(AgentRuntime):
         """Run `compress_context` for this agent; `options` are its keyword arguments."""
         self._open_session()
         self.background.stop()
-        return compress_context(self, messages, system_message, **options)
+        return conversation_compression.compress_context(self, messages, system_message, **options)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
+from agent.base.later import later
 from agent.base.messages import Message
 from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.host import AttemptRequest, CompressionHost
-from agent.conversation_compression import run_attempt
+
+if TYPE_CHECKING:
+    from agent import conversation_compression
+else:
+    [conversation_compression] = later("agent", "conversation_compression")
 
 TRIGGER = "between_turns"
 
@@ -30,7 +36,9 @@ def _micro_compact_after_turn(
         return
     try:
         if _is_due(agent, messages):
-            outcome = run_attempt(agent, messages, AttemptRequest(trigger=TRIGGER, micro=True))
+            outcome = conversation_compression.run_attempt(
+                agent, messages, AttemptRequest(trigger=TRIGGER, micro=True)
+            )
             if outcome.view is not None:
                 messages[:] = outcome.view.messages
     except Exception:

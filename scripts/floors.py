@@ -51,15 +51,6 @@ FIRST_USE = {
     "agent.compaction.review": frozenset(("agent.compaction.conserve",)),
     "agent.sessions.extracts": frozenset(("agent.base.extract",)),
     "agent.sessions.pins": frozenset(("agent.base.extract_words",)),
-    "agent.turn.runtime": frozenset(
-        (
-            "agent.pass_events",
-            "agent.providers.catalog",
-            "agent.telemetry",
-            "agent.tools.registry",
-            "agent.tools.runner",
-        )
-    ),
 }
 """Parts of our own that only a first turn or pass needs, by the module that opens them then."""
 

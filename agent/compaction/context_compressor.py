@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.base.clock import SYSTEM_CLOCK, Clock
 from agent.base.errors import (
@@ -20,11 +20,11 @@ from agent.base.errors import (
     UsageError,
 )
 from agent.base.ids import new_pass_id
+from agent.base.later import later
 from agent.base.messages import Message, text_of
 from agent.base.redact import redact
 from agent.base.settings import CompressionSettings
 from agent.base.tokens import MESSAGE_TOKENS, estimate_message
-from agent.compaction.anchors import strip_anchors
 from agent.compaction.attempt import AttemptContext, Candidate, RungRemembered, reconcile
 from agent.compaction.budget import Budget, budget_for, shown_tokens, total_tokens
 from agent.compaction.cooldown import (
@@ -36,13 +36,15 @@ from agent.compaction.cooldown import (
 )
 from agent.compaction.cut import Cut, is_summary, plan_cut
 from agent.compaction.fence import CompressionCommitFence
-from agent.compaction.mask import mask_rows
-from agent.compaction.mechanical import write_digest
-from agent.compaction.micro import MicroCut, marker_fields, micro_cuts
-from agent.compaction.prompting import Prompt
-from agent.compaction.summarise import SummaryJob, write_summary
-from agent.compaction.verify import TextRefused, judge_candidate, judge_text
 from agent.sessions.records import PassKind
+
+if TYPE_CHECKING:
+    from agent.compaction import anchors, mask, mechanical, micro, prompting, summarise, verify
+else:
+    anchors, mask, mechanical, micro, prompting, summarise, verify = later(
+        "agent.compaction",
+        *("anchors", "mask", "mechanical", "micro", "prompting", "summarise", "verify"),
+    )
 
 DEFAULT_WINDOW_TOKENS = 128_000
 MICRO_TRIES = 3
@@ -165,7 +167,7 @@ class ContextCompressor:
         attempt = attempt or self._unattended()
         budget = self._by_hand(attempt.budget)
         attempt = dataclasses.replace(attempt, budget=budget)
-        masked = mask_rows(inputs, budget)
+        masked = mask.mask_rows(inputs, budget)
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
         enough = changed and _reaches_target(inputs, masked, budget)
         cut = None if enough else plan_cut(masked, budget, attempt.standing)
@@ -175,7 +177,7 @@ class ContextCompressor:
 
     def needs_model(self, messages: list[Message], budget: Budget) -> bool:
         """Return whether a pass over `messages` would ask for a summary."""
-        masked = mask_rows(messages, budget)
+        masked = mask.mask_rows(messages, budget)
         budget = self._by_hand(budget)
         return not _reaches_target(messages, masked, budget) and bool(
             plan_cut(masked, budget).covered
@@ -199,7 +201,7 @@ class ContextCompressor:
     ) -> Candidate:
         """Return the candidate of the summary rung, or of the mechanical one where it must be."""
         covered = [inputs[index] for index in cut.covered]
-        earlier = [strip_anchors(row) for row in covered if is_summary(row)]
+        earlier = [anchors.strip_anchors(row) for row in covered if is_summary(row)]
         rows = [row for row in covered if not is_summary(row)]
         summary_ms, stand_in = 0, attempt.stand_in
         failed = None if attempt.model_free else self._failed_before(covered, attempt)
@@ -209,7 +211,7 @@ class ContextCompressor:
             stand_in = BLOCKED_BY_MEMORY
         elif not attempt.model_free:
             previous = "\n\n".join(text_of(row.get("content")) for row in earlier)
-            job = SummaryJob(rows, previous, focus, attempt.budget.summary_tokens)
+            job = summarise.SummaryJob(rows, previous, focus, attempt.budget.summary_tokens)
             started = time.monotonic()
             try:
                 text = redact(self._generate_summary(job, attempt))
@@ -217,21 +219,21 @@ class ContextCompressor:
                 if attempt.budget.fits(shown_tokens(inputs, attempt.budget)):
                     raise
                 stand_in = ledger_class(failure.failure_class)
-            except TextRefused as refusal:
+            except verify.TextRefused as refusal:
                 stand_in = f"{REFUSED}:{refusal.reason}"
             else:
                 summary_ms = int((time.monotonic() - started) * 1000)
                 candidate = _candidate(masked, cut, text, PassKind.SUMMARY)
-                reason = judge_text(
+                reason = verify.judge_text(
                     text, _readable(rows), max_tokens=job.max_tokens, notes=previous
-                ) or judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget)
+                ) or verify.judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget)
                 if not reason:
                     return _credit(candidate, attempt, summary_ms)
                 stand_in = f"{REFUSED}:{reason}"
         room = min(attempt.budget.summary_tokens, total_tokens(covered) - MESSAGE_TOKENS - 1)
-        digest = write_digest(rows, earlier, room)
+        digest = mechanical.write_digest(rows, earlier, room)
         candidate = _candidate(masked, cut, digest, PassKind.MECHANICAL)
-        if judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget):
+        if verify.judge_candidate(inputs, reconcile(inputs, candidate), attempt.budget):
             candidate = Candidate(inputs, kind=PassKind.MECHANICAL)
         candidate.failure_class = stand_in
         if not attempt.model_free and failed is None:
@@ -275,11 +277,11 @@ class ContextCompressor:
         self._micro_turns = 0
         self._micro_tries[_first_row(inputs, cut)] += 1
         rows = [inputs[index] for index in cut.read]
-        job = SummaryJob(rows, "", "", cut.max_tokens, Prompt.MICRO)
+        job = summarise.SummaryJob(rows, "", "", cut.max_tokens, prompting.Prompt.MICRO)
         started = time.monotonic()
         try:
             text = redact(self._micro_summarize_one(job, attempt))
-        except TextRefused as refusal:
+        except verify.TextRefused as refusal:
             raise SummaryFailure(str(refusal)) from refusal
         summary_ms = int((time.monotonic() - started) * 1000)
         kept = tuple(index for index in range(len(inputs)) if index not in set(cut.covered))
@@ -287,25 +289,25 @@ class ContextCompressor:
         candidate.strategy = (cut.strategy,)
         return _credit(candidate, attempt, summary_ms)
 
-    def _next_micro_cut(self, messages: list[Message], budget: Budget) -> MicroCut | None:
+    def _next_micro_cut(self, messages: list[Message], budget: Budget) -> micro.MicroCut | None:
         """Return what to condense next; what failed `MICRO_TRIES` times is left alone."""
         threshold = self._settings.micro_compact_defrag_threshold_tokens
-        for cut in micro_cuts(messages, self._by_hand(budget), threshold):
+        for cut in micro.micro_cuts(messages, self._by_hand(budget), threshold):
             if self._micro_tries[_first_row(messages, cut)] < MICRO_TRIES:
                 return cut
         return None
 
-    def _micro_summarize_one(self, job: SummaryJob, attempt: AttemptContext) -> str:
+    def _micro_summarize_one(self, job: summarise.SummaryJob, attempt: AttemptContext) -> str:
         """Return the text of a marker. Raises: ProviderError, SummaryFailure, CallCancelled."""
         return self._generate_summary(job, attempt)
 
-    def _generate_summary(self, job: SummaryJob, attempt: AttemptContext) -> str:
+    def _generate_summary(self, job: summarise.SummaryJob, attempt: AttemptContext) -> str:
         """Return the text of a summary. Raises: ProviderError, SummaryFailure, CallCancelled."""
         if attempt.client is None:
             raise ModelUnavailable(
                 "no summary model can be reached: set auxiliary.compression.model and base_url"
             )
-        return write_summary(job, attempt.client, attempt)
+        return summarise.write_summary(job, attempt.client, attempt)
 
 
 def _reaches_target(inputs: list[Message], masked: list[Message], budget: Budget) -> bool:
@@ -317,7 +319,7 @@ def _candidate(masked: list[Message], cut: Cut, text: str, kind: PassKind) -> Ca
     """Return the view in which a new row of `text` stands where the last covered row stood."""
     new_row: Message = {"role": "user", "content": text, "_kind": kind.value}
     if kind is PassKind.MICRO:
-        new_row |= marker_fields([masked[index] for index in cut.covered])
+        new_row |= micro.marker_fields([masked[index] for index in cut.covered])
     new_row["_tokens"] = estimate_message(new_row)
     last = cut.covered[-1]
     kept = [masked[index] for index in cut.kept]
@@ -326,7 +328,7 @@ def _candidate(masked: list[Message], cut: Cut, text: str, kind: PassKind) -> Ca
     return Candidate([*kept[:place], new_row, *kept[place:]], kind=kind, strategy=strategy)
 
 
-def _first_row(messages: list[Message], cut: MicroCut) -> int:
+def _first_row(messages: list[Message], cut: micro.MicroCut) -> int:
     """Return the row id by which a cut is known; 0 for one that begins with a pending row."""
     row_id: int = messages[cut.covered[0]].get("_row_id", 0)
     return row_id

@@ -11,7 +11,7 @@ that does not exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.base.messages import Message
 from agent.sessions.records import (
@@ -35,7 +35,9 @@ from agent.sessions.records import (
     View,
 )
 from agent.sessions.routes import RouteBook
-from agent.sessions.transfer import LineSink, LineSource
+
+if TYPE_CHECKING:
+    from agent.sessions.transfer import LineSink, LineSource
 
 
 class SessionStore(Protocol):

@@ -10,15 +10,20 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.base.errors import ToolError, ToolUsageError
+from agent.base.later import later
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
-from agent.base.relevance import best_passage, weights_of, words_of
 from agent.base.tokens import estimate_text
 from agent.tools.protocol import Access, RowReader, Tool, ToolContext
 from agent.tools.text import one_line
+
+if TYPE_CHECKING:
+    from agent.base import relevance
+else:
+    [relevance] = later("agent.base", "relevance")
 
 BUDGET_TOKENS = 2_000
 SMALLEST_BUDGET_TOKENS = 400
@@ -234,10 +239,10 @@ def _in_turn(hits: list[int]) -> Iterator[int]:
 
 def _weights(query: str, rows: Iterable[Message]) -> dict[str, float]:
     """Return what the words of a query count among the hits."""
-    words = words_of(query.replace('"', " "))
+    words = relevance.words_of(query.replace('"', " "))
     texts = [row_text(row).casefold() for row in rows]
     counts = {word: sum(word in text for text in texts) for word in words}
-    return weights_of(words, counts, len(texts))
+    return relevance.weights_of(words, counts, len(texts))
 
 
 def _passage(row: Message, weights: Mapping[str, float], room: int) -> Slice:
@@ -247,7 +252,7 @@ def _passage(row: Message, weights: Mapping[str, float], room: int) -> Slice:
     begin = _fitting(text, 0, share)
     if len(begin) == len(text):
         return Slice(row, begin, 0, len(text))
-    found = best_passage(text.casefold(), weights)
+    found = relevance.best_passage(text.casefold(), weights)
     start = max(0, min(found.start, len(text) - 1) - len(begin) // 4)
     return Slice(row, _fitting(text, start, share), start, len(text))
 

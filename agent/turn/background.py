@@ -11,11 +11,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.base.cancel import CancelToken
 from agent.base.errors import CallCancelled
 from agent.base.events import CompactionProgress, Event, Notice
+from agent.base.later import later
 from agent.compaction.admit import may_ask_model
 from agent.compaction.attempt import SummaryClient
 from agent.compaction.budget import PREPARE_SHARE, Budget
@@ -23,11 +24,15 @@ from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.cooldown import Health
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
-from agent.conversation_compression import run_attempt
 from agent.providers.protocol import Provider
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import PassRecord
 from agent.turn.host import Turn, TurnHost
+
+if TYPE_CHECKING:
+    from agent import conversation_compression
+else:
+    [conversation_compression] = later("agent", "conversation_compression")
 
 TRIGGER = "between_turns"
 GROWTH_SHARE = 0.10
@@ -145,7 +150,7 @@ class Background:
 
     def _run(self, turn: Turn, request: AttemptRequest) -> Attempted:
         request = dataclasses.replace(request, cancel=turn.cancel)
-        outcome = run_attempt(self._host, [], request)
+        outcome = conversation_compression.run_attempt(self._host, [], request)
         if outcome.view is not None:
             self._host.live.adopt(outcome.view)
             turn.passes.append(outcome.ledger.id)
@@ -250,4 +255,6 @@ def prepare_pass(agent: CompressionHost, fence: CompressionCommitFence) -> None:
         messages = store.view(agent.session_id).messages
         if not engine.needs_model(messages, agent.budget()):
             return
-    run_attempt(agent, [], AttemptRequest(trigger=TRIGGER, fence=fence, background=True))
+    conversation_compression.run_attempt(
+        agent, [], AttemptRequest(trigger=TRIGGER, fence=fence, background=True)
+    )

@@ -9,20 +9,19 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.auxiliary_client import AuxiliaryClient
 from agent.base.cancel import CancelToken
 from agent.base.events import Event, Notice, ignore_event
 from agent.base.ids import new_session_id
+from agent.base.later import later
 from agent.base.messages import Message, is_user_text
 from agent.base.paths import default_database, memory_file
-from agent.base.settings import LocalSettings, ModelSettings, Settings
+from agent.base.settings import Settings
 from agent.base.tokens import Calibration, estimate_text, estimate_tools
 from agent.compaction.budget import Budget, budget_for
 from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.engine import open_engine
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.pins import choose_pins
-from agent.conversation_compression import resolve_context_compression_timeouts
 from agent.providers.protocol import Limits, Provider
 from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
@@ -36,8 +35,16 @@ from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 
 if TYPE_CHECKING:
+    from agent import auxiliary_client, conversation_compression, pass_events, telemetry
+    from agent.providers import catalog
     from agent.telemetry import CallTrace, Telemetry, TurnTrace
-    from agent.tools.runner import ToolRunner
+    from agent.tools import registry, runner
+else:
+    auxiliary_client, conversation_compression, pass_events, telemetry = later(
+        "agent", "auxiliary_client", "conversation_compression", "pass_events", "telemetry"
+    )
+    [catalog] = later("agent.providers", "catalog")
+    registry, runner = later("agent.tools", "registry", "runner")
 
 
 class AgentRuntime:
@@ -78,7 +85,7 @@ class AgentRuntime:
         self.background = Background(self)
         self._provider = options.provider
         self._summarising: Provider | None = None
-        self._summariser: AuxiliaryClient | None = None
+        self._summariser: auxiliary_client.AuxiliaryClient | None = None
         self._tools: dict[str, Tool] | None = None
         self.context_compressor: Any = open_engine(settings.context.engine, settings.compression)
         if isinstance(self.context_compressor, ContextCompressor) and self._store is not None:
@@ -191,9 +198,9 @@ class AgentRuntime:
     def telemetry(self) -> Telemetry:
         """Where passes, turns and calls are published; opened at first use."""
         if self._telemetry is None:
-            from agent.telemetry import Telemetry
-
-            self._telemetry = Telemetry(self.settings.telemetry, platform=self.options.platform)
+            self._telemetry = telemetry.Telemetry(
+                self.settings.telemetry, platform=self.options.platform
+            )
         return self._telemetry
 
     @property
@@ -216,9 +223,7 @@ class AgentRuntime:
 
     def publish_pass(self, ledger: PassRecord, *, focused: bool = False) -> None:
         """Put an ended attempt on the trace; called without the lease. Never raises."""
-        from agent.pass_events import PassContext
-
-        context = PassContext(
+        context = pass_events.PassContext(
             context_limit_tokens=self.window_tokens,
             threshold_tokens=self.trigger_tokens,
             tail_tokens=self.budget().tail_tokens,
@@ -234,15 +239,17 @@ class AgentRuntime:
             return False
         return self.settings.local.background or not self._summary_provider().one_slot
 
-    def summary_client(self) -> AuxiliaryClient:
+    def summary_client(self) -> auxiliary_client.AuxiliaryClient:
         """Return the client of the summary model, which keeps what it learns of its window."""
         if self._summariser is None:
             self._summariser = self._open_summariser()
         return self._summariser
 
-    def _open_summariser(self) -> AuxiliaryClient:
+    def _open_summariser(self) -> auxiliary_client.AuxiliaryClient:
         auxiliary = self.settings.auxiliary.compression
-        idle_s, total_s = resolve_context_compression_timeouts(self.settings.compression)
+        idle_s, total_s = conversation_compression.resolve_context_compression_timeouts(
+            self.settings.compression
+        )
         limits = Limits(
             connect_s=self.settings.model.connect_timeout_seconds,
             first_byte_s=auxiliary.first_token_timeout_seconds,
@@ -251,12 +258,10 @@ class AgentRuntime:
         )
         provider = self._summary_provider()
         window_tokens = self.window_tokens if provider is self.provider else None
-        return AuxiliaryClient(provider, limits, window_tokens)
+        return auxiliary_client.AuxiliaryClient(provider, limits, window_tokens)
 
-    def tool_runner(self, turn: Turn) -> ToolRunner | None:
+    def tool_runner(self, turn: Turn) -> runner.ToolRunner | None:
         """Return a runner whose tools stop with the turn; None when its caller runs them."""
-        from agent.tools.runner import ToolRunner
-
         context = ToolContext(
             cwd=self.cwd,
             settings=self.settings.tools,
@@ -265,7 +270,7 @@ class AgentRuntime:
             memory_path=None if self.options.skip_memory else memory_file(),
             state=self._tool_state,
         )
-        return ToolRunner(self.tools, context, self.options.confirm, self.emit)
+        return runner.ToolRunner(self.tools, context, self.options.confirm, self.emit)
 
     def note_carried(self, seq: int) -> None:
         """Take note of the newest row that a request carries."""
@@ -331,7 +336,7 @@ class AgentRuntime:
     def provider(self) -> Provider:
         """The model's route; opened at first use, still without any network."""
         if self._provider is None:
-            self._provider = _open_route(self.settings.model, self.settings.local)
+            self._provider = catalog.open_route(self.settings.model, self.settings.local)
         return self._provider
 
     @property
@@ -342,14 +347,12 @@ class AgentRuntime:
         return self._tools
 
     def _offered_tools(self) -> dict[str, Tool]:
-        from agent.tools.registry import add_tools, builtin_tools
-
         offered: dict[str, Tool] = {}
         if self.options.builtin_tools:
-            offered = builtin_tools(
+            offered = registry.builtin_tools(
                 recall=self.settings.context.recall, memory=not self.options.skip_memory
             )
-        return add_tools(offered, self.options.tools or ())
+        return registry.add_tools(offered, self.options.tools or ())
 
     def _use_model(self, settings: Settings) -> None:
         """Take over settings that name another model."""
@@ -388,10 +391,4 @@ class AgentRuntime:
             api_key=auxiliary.api_key or (main.api_key if same_endpoint else ""),
             context_length=auxiliary.context_length,
         )
-        return _open_route(chosen, self.settings.local)
-
-
-def _open_route(model: ModelSettings, local: LocalSettings) -> Provider:
-    from agent.providers.catalog import open_route
-
-    return open_route(model, local)
+        return catalog.open_route(chosen, self.settings.local)
