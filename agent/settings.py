@@ -28,6 +28,7 @@ from agent.tools.atomic import write_atomically
 
 _RANGES: dict[str, tuple[float, float]] = {
     "model.context_length": (4_096, math.inf),
+    "model.thinking_tokens": (1_024, math.inf),
     "compression.threshold": (0.05, 0.85),
     "compression.target_ratio": (0.05, 0.80),
     "compression.micro_compact_every_n_turns": (1, math.inf),
@@ -46,7 +47,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "model.image_support": ("auto", "on", "off"),
-    "model.api_mode": ("chat_completions", "responses", "local"),
+    "model.api_mode": ("chat_completions", "responses", "anthropic_messages", "local"),
     "tools.approval": ("ask", "auto", "off"),
 }
 _SECRET = re.compile(r"(^|_)(api_key|token|password|secret)$")
@@ -56,8 +57,11 @@ _PREFIX = "HERMES_"
 _ENDPOINTS = {
     "OPENAI_API_KEY": "https://api.openai.com/v1",
     "OPENROUTER_API_KEY": "https://openrouter.ai/api/v1",
+    "ANTHROPIC_API_KEY": "https://api.anthropic.com/v1",
 }
 """Provider variables that hold a key, and the endpoint each stands for when none is set."""
+_CHAT = "chat_completions"
+_WIRE_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic_messages"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,9 @@ def load_settings(
     given = _from_file((home or hermes_home()) / "config.yaml")
     upper = _from_environment(environ) | _from_overrides(overrides or {})
     own = (given | upper).get("model.base_url")
-    given |= _from_provider_variables(environ, str(own.value) if own else "") | upper
+    mode = (given | upper).get("model.api_mode")
+    said = [str(item.value) if item else "" for item in (own, mode)]
+    given |= _from_provider_variables(environ, *said) | upper
     values = {key: _checked(key, item) for key, item in given.items()}
     return typing.cast("Settings", _build(Settings, "", values))
 
@@ -326,20 +332,31 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
     return layer
 
 
-def _from_provider_variables(environ: Mapping[str, str], base_url: str) -> dict[str, _Given]:
-    """Return key and endpoint from the variables that other programs use as well.
+def _from_provider_variables(
+    environ: Mapping[str, str], base_url: str, mode: str
+) -> dict[str, _Given]:
+    """Return key, endpoint and wire from the variables that other programs use as well.
 
-    `base_url` is the endpoint that is set otherwise, if any; it chooses between two keys.
+    `base_url` and `mode` are the endpoint and the wire that are set otherwise, if any; they choose
+    between two keys.
     """
     layer: dict[str, _Given] = {}
     if url := environ.get("OPENAI_BASE_URL"):
         layer["model.base_url"] = _Given(url, _variable("OPENAI_BASE_URL"))
         base_url = base_url or url
-    for name in sorted(_ENDPOINTS, key=lambda name: not base_url.startswith(_ENDPOINTS[name])):
+
+    def is_other(name: str) -> bool:
+        if base_url:
+            return not base_url.startswith(_ENDPOINTS[name].removesuffix("/v1"))
+        return _WIRE_OF_KEY.get(name, _CHAT) != (mode or _CHAT)
+
+    for name in sorted(_ENDPOINTS, key=is_other):
         if secret := environ.get(name):
             layer["model.api_key"] = _Given(secret, _variable(name))
             if not base_url:
                 layer["model.base_url"] = _Given(_ENDPOINTS[name], _variable(name))
+            if not mode and name in _WIRE_OF_KEY and not (base_url and is_other(name)):
+                layer["model.api_mode"] = _Given(_WIRE_OF_KEY[name], _variable(name))
             break
     return layer
 

@@ -144,6 +144,46 @@ def test_variables_of_other_programs_give_key_and_endpoint(
     assert (model.api_key, model.base_url) == (key, base_url)
 
 
+ANTHROPIC = "https://api.anthropic.com/v1"
+BOTH_KEYS = {"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "c"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "file", "key", "base_url", "mode"),
+    [
+        ({"ANTHROPIC_API_KEY": "c"}, "", "c", ANTHROPIC, "anthropic_messages"),
+        (BOTH_KEYS, "", "a", OPENAI, "chat_completions"),
+        (BOTH_KEYS, "model: {api_mode: anthropic_messages}", "c", ANTHROPIC, "anthropic_messages"),
+        (
+            BOTH_KEYS,
+            "model: {base_url: 'https://api.anthropic.com'}",
+            "c",
+            "https://api.anthropic.com",
+            "anthropic_messages",
+        ),
+        (
+            {"ANTHROPIC_API_KEY": "c"},
+            "model: {api_mode: chat_completions}",
+            "c",
+            ANTHROPIC,
+            "chat_completions",
+        ),
+        (
+            {"ANTHROPIC_API_KEY": "c"},
+            "model: {base_url: http://h}",
+            "c",
+            "http://h",
+            "chat_completions",
+        ),
+    ],
+)
+def test_the_key_of_anthropic_chooses_its_wire_where_none_is_set(
+    home: Path, environ: dict[str, str], file: str, key: str, base_url: str, mode: str
+) -> None:
+    model = _load(home, file, environ).model
+    assert (model.api_key, model.base_url, model.api_mode) == (key, base_url, mode)
+
+
 def test_variables_that_only_begin_alike_are_left_alone(home: Path) -> None:
     environ = {"HERMES_HOME": "/x", "HERMES_SOAK": "1", "MODEL__NAME": "m", "HERMES": "1"}
     assert _load(home, environ=environ) == Settings()

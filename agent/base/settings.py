@@ -35,11 +35,15 @@ class ModelSettings:
     api_key: str = field(default="", repr=False)
     """Bearer key; empty sends no Authorization header."""
     api_mode: str = "chat_completions"
-    """Wire: `chat_completions`, `responses` or `local` (the embedded model)."""
+    """Wire: `chat_completions`, `responses`, `anthropic_messages`, or `local` for the embedded
+    model."""
     context_length: int = 0
     """Window in tokens; 0 takes the catalog's, else 128,000. Smallest 4,096."""
     max_output_tokens: int = 0
     """Tokens reserved for the answer and sent as the limit; 0 means min(4,096, window / 8)."""
+    thinking_tokens: int = 0
+    """Part of an answer that may be thinking (`anthropic_messages`); 0 asks for none, else 1,024 or
+    more. It needs `max_output_tokens` of 1,024 more."""
     tool_support: bool = True
     """Whether tools are offered to this model."""
     image_support: str = "auto"

@@ -7,6 +7,7 @@ stands in `http_model.py`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -87,8 +88,9 @@ class AnthropicMessages(HttpModel):
         messages: Sequence[Message] = request.messages[count:]
         replay_from = max(request.replay_from, self._forgotten)
         rows = self._encoder.rows(messages, replay_from)
-        if self._repeated_ids:
-            messages = ids_apart(messages, self._repeated_ids)
+        repeated = self._repeated_ids | self._repeated_in(messages)
+        if repeated:
+            messages = ids_apart(messages, repeated)
             rows = self._encoder.rows(messages, replay_from)
         cuts = choose_cuts(messages, self._stable_rows(messages, rows))
         fields = self._fields(request, quirks, thinks=may_think(messages, rows))
@@ -117,6 +119,12 @@ class AnthropicMessages(HttpModel):
         elif request.temperature is not None and "temperature" not in quirks:
             fields["temperature"] = request.temperature
         return fields
+
+    def _repeated_in(self, messages: Sequence[Message]) -> set[str]:
+        """Return the ids that calls of messages without a seq share with any other call."""
+        unstored = [message for message in messages if "_seq" not in message]
+        counts = Counter(call_id for message in unstored for call_id in call_ids(message))
+        return {name for name, n in counts.items() if n > 1 or name in self._seqs_of_ids}
 
     def _stable_rows(self, messages: Sequence[Message], rows: list[bytes]) -> int:
         """Return how many rows are as in the last request of the conversation, and note these."""

@@ -5,11 +5,10 @@ Thinking is kept as it came, signature and all, with the place it stood in. Pure
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
-
-import orjson
 
 from agent.base.messages import Message, clean_text
 from agent.base.record import dataclass
@@ -64,7 +63,7 @@ class _Block:
     def call(self) -> dict[str, Any]:
         """Return a call in the shape of messages."""
         given = self.opened.get("input")
-        written = self.text("arguments") or orjson.dumps(given or {}).decode()
+        written = self.text("arguments") or json.dumps(given or {}, ensure_ascii=False)
         return {
             "id": str(self.opened.get("id") or new_call_id()),
             "type": "function",

@@ -5,10 +5,13 @@ A new wire is one line in `_WIRES`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from agent.base.errors import SettingsError
 from agent.base.settings import LocalSettings, ModelSettings
+from agent.providers.anthropic import HEADERS, AnthropicMessages, versioned_url
 from agent.providers.call import Call
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.endpoint import Endpoint, bare_url
@@ -22,6 +25,7 @@ from agent.providers.text import load_json
 from agent.providers.transport import Transport
 from agent.providers.windows import SMALLEST_WINDOW_TOKENS, UNKNOWN_WINDOW_TOKENS
 
+_ANTHROPIC = "anthropic_messages"
 _LISTING_LIMITS = Limits(connect_s=5.0, first_byte_s=10.0, idle_s=10.0, total_s=20.0, retries=0)
 
 
@@ -53,8 +57,10 @@ def ask_models(model: ModelSettings, limits: Limits, watch: CallWatch) -> dict[s
     """
     if _names_nothing(model) or model.api_mode == "local":
         return {}
+    model = _with_endpoint(model)
     _require_endpoint(model)
-    endpoint = Endpoint(model.base_url, model.api_key, bare_url(model.base_url))
+    headers = HEADERS if model.api_mode == _ANTHROPIC else ()
+    endpoint = Endpoint(model.base_url, model.api_key, bare_url(model.base_url), headers)
     transport = Transport(endpoint)
     try:
         with (
@@ -105,7 +111,14 @@ def _require_endpoint(model: ModelSettings) -> None:
         )
 
 
-def _open_hosted(wire: type[HttpModel], model: ModelSettings) -> Provider:
+def _with_endpoint(model: ModelSettings) -> ModelSettings:
+    """Return the settings with the address that the Anthropic wire needs."""
+    if model.api_mode != _ANTHROPIC:
+        return model
+    return dataclasses.replace(model, base_url=versioned_url(model.base_url))
+
+
+def _open_hosted(wire: type[HttpModel], model: ModelSettings, **own: Any) -> Provider:
     _require_endpoint(model)
     if not model.name:
         raise SettingsError(
@@ -126,6 +139,7 @@ def _open_hosted(wire: type[HttpModel], model: ModelSettings) -> Provider:
         window_tokens=window_tokens,
         supports_tools=model.tool_support,
         prices=model.prices,
+        **own,
     )
 
 
@@ -137,6 +151,12 @@ def _open_responses(model: ModelSettings, _local: LocalSettings) -> Provider:
     return _open_hosted(Responses, model)
 
 
+def _open_anthropic(model: ModelSettings, _local: LocalSettings) -> Provider:
+    return _open_hosted(
+        AnthropicMessages, _with_endpoint(model), thinking_tokens=model.thinking_tokens
+    )
+
+
 def _open_local(_model: ModelSettings, local: LocalSettings) -> Provider:
     return LocalModel(local)
 
@@ -144,5 +164,6 @@ def _open_local(_model: ModelSettings, local: LocalSettings) -> Provider:
 _WIRES: dict[str, Callable[[ModelSettings, LocalSettings], Provider]] = {
     "chat_completions": _open_chat_completions,
     "responses": _open_responses,
+    _ANTHROPIC: _open_anthropic,
     "local": _open_local,
 }

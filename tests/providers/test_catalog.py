@@ -11,6 +11,7 @@ import pytest
 
 from agent.base.errors import RequestRefused, SettingsError
 from agent.base.settings import LocalSettings, ModelSettings
+from agent.providers.anthropic import AnthropicMessages
 from agent.providers.catalog import ask_models, list_models, open_route
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.endpoint import Endpoint
@@ -44,6 +45,17 @@ def test_an_endpoint_is_chat_completions_with_the_models_window() -> None:
     assert isinstance(provider, ChatCompletions)
     assert provider.route == "gpt-4o at https://api.openai.com/v1"
     assert (provider.window_tokens, provider.supports_tools) == (128_000, True)
+
+
+def test_the_anthropic_wire_knows_its_endpoint(stub: StubModelServer) -> None:
+    chosen = ModelSettings(name="claude-sonnet-4-5", api_mode="anthropic_messages")
+    provider = open_route(chosen, LocalSettings())
+    assert isinstance(provider, AnthropicMessages)
+    assert provider.route == "claude-sonnet-4-5 at https://api.anthropic.com/v1"
+    assert provider.price(TokenUsage(1_000_000, 0)) is not None
+    root = stub.base_url.removesuffix("/v1")
+    assert list_models(replace(chosen, base_url=root, api_key="k")) == ["stub-model"]
+    assert stub.requests[0].headers["anthropic-version"] == "2023-06-01"
 
 
 def test_settings_win_over_the_table() -> None:
@@ -82,7 +94,7 @@ WRONG = {
         replace(HOSTED, api_mode="telepathy"),
         (
             "model.api_mode 'telepathy' is unknown; set it to one of: "
-            "chat_completions, local, responses"
+            "anthropic_messages, chat_completions, local, responses"
         ),
     ),
 }
