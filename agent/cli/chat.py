@@ -6,13 +6,13 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from agent.base.errors import HermesError, UsageError
-from agent.base.record import dataclass
 from agent.base.settings import Settings
 from agent.cli.opening import AgentChoice, open_store, require_model
 from agent.cli.options import command_app, takes_options
