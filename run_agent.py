@@ -42,6 +42,10 @@ else:
 
 _log = logging.getLogger(__name__)
 
+EXTRACT_SHARE = 0.25
+"""Part of the trigger from which on rows are extracted after each turn; whatever asks for pins
+or prepares a pass extracts the rest itself."""
+
 __all__ = ["AIAgent", "ContextMeter", "TurnResult", "UsageTotals"]
 
 
@@ -330,7 +334,8 @@ class AIAgent(AgentRuntime):
             note_turn_persisted(self)
             self._turn = None
         self.store.index_pending()
-        self.store.extract_pending()
+        if turn.used_tokens >= self.trigger_tokens * EXTRACT_SHARE:
+            self.store.extract_pending()
         if ending.stop_reason != "interrupted":
             self.background.consider(turn.used_tokens)
         return TurnResult(
