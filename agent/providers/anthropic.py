@@ -15,10 +15,11 @@ from agent.base.errors import RequestRefused
 from agent.base.messages import Message, call_ids
 from agent.providers.anthropic_reply import AnthropicPieces
 from agent.providers.anthropic_rows import (
+    RowJoiner,
     choose_cuts,
     cut,
     ids_apart,
-    join_rows,
+    joined,
     may_think,
     system_blocks,
     tool_blocks,
@@ -55,7 +56,7 @@ class AnthropicMessages(HttpModel):
     def __init__(self, *, base_url: str, thinking_tokens: int = 0, **settings: Any) -> None:
         super().__init__(base_url=versioned_url(base_url), **settings)
         self._thinking_tokens = thinking_tokens
-        self._sent: list[bytes] = []
+        self._joiner = RowJoiner()
         self._forgotten = 0
         self._seqs_of_ids: dict[str, int] = {}
         self._repeated_ids: set[str] = set()
@@ -92,7 +93,9 @@ class AnthropicMessages(HttpModel):
         if repeated:
             messages = ids_apart(messages, repeated)
             rows = self._encoder.rows(messages, replay_from)
-        cuts = choose_cuts(messages, self._stable_rows(messages, rows))
+        keep = any("_row_id" in message for message in messages)
+        parts, stable = self._joiner.join(rows, keep=keep)
+        cuts = choose_cuts(messages, stable)
         fields = self._fields(request, quirks, thinks=may_think(messages, rows))
         tools = tool_blocks(request.tools)
         if system:
@@ -101,8 +104,7 @@ class AnthropicMessages(HttpModel):
             tools = cut(tools)
         if tools:
             fields["tools"] = tools
-        joined = join_rows(messages, rows, cuts)
-        return b"".join([b'{"messages":', joined, b",", encode_json(fields)[1:]])
+        return b"".join([b'{"messages":', *joined(parts, cuts), b",", encode_json(fields)[1:]])
 
     def _fields(self, request: ModelRequest, quirks: Quirks, *, thinks: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -125,15 +127,6 @@ class AnthropicMessages(HttpModel):
         unstored = [message for message in messages if "_seq" not in message]
         counts = Counter(call_id for message in unstored for call_id in call_ids(message))
         return {name for name, n in counts.items() if n > 1 or name in self._seqs_of_ids}
-
-    def _stable_rows(self, messages: Sequence[Message], rows: list[bytes]) -> int:
-        """Return how many rows are as in the last request of the conversation, and note these."""
-        pairs = enumerate(zip(rows, self._sent, strict=False))
-        shorter = min(len(rows), len(self._sent))
-        stable = next((place for place, (now, then) in pairs if now != then), shorter)
-        if any("_row_id" in message for message in messages):
-            self._sent = rows
-        return stable
 
     def _pieces(self) -> AnthropicPieces:
         return AnthropicPieces(self._model, self._bound_to)

@@ -27,24 +27,30 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 _NOTHING = "(empty)"
 _DATA_URL = re.compile(r"data:(image/(?:jpeg|png|gif|webp))(?:;[\w.=+-]+)*;base64,([\w+/=]+)")
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_-]")
-_THINKING_ROWS = (b'{"type":"thinking"', b'{"type":"redacted_thinking"')
+_MARK = b" "
+_THINKING_ROWS = (b' {"type":"thinking"', b' {"type":"redacted_thinking"')
 _CUT = b',"cache_control":{"type":"ephemeral"}}'
 _SEPARATORS = (
     (b",", b']},{"role":"assistant","content":['),
     (b']},{"role":"user","content":[', b","),
 )
 """What stands between two rows, by whether the first and the second are the assistant's."""
+_OPENINGS = (b'{"role":"user","content":[', b'{"role":"assistant","content":[')
+_CHUNK = 512
 
 Block = dict[str, Any]
 
 
 # -- one row --------------------------------------------------------------------------------------
 def write_row(message: Message, replays: bool, *, route: str) -> bytes:
-    """Return the blocks of a message, each JSON, with commas between them; see `WriteRow`."""
+    """Return the blocks of a message, each JSON, with commas between them; see `WriteRow`.
+
+    A row of the assistant begins with a space, so that bytes alone tell the sides apart.
+    """
     role = message.get("role")
     if role == "assistant":
-        blocks = _answer(message, replays, route)
-    elif role == "tool":
+        return _MARK + encode_json(_answer(message, replays, route) or [_text(_NOTHING)])[1:-1]
+    if role == "tool":
         blocks = [_result(message)]
     else:
         blocks = list(_parts(message.get("content")))
@@ -162,18 +168,47 @@ def cut(blocks: list[Block]) -> list[Block]:
     return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
-def join_rows(messages: Sequence[Message], rows: Sequence[bytes], cuts: Sequence[int]) -> bytes:
-    """Return the JSON list of messages; a breakpoint stands behind each row in `cuts`."""
-    if not rows:
-        return b"[]"
-    rows = list(rows)
+class RowJoiner:
+    """Joins rows into messages, and knows how far a request is as the one before it was.
+
+    What is as it was is neither compared row by row nor joined anew.
+    Concurrency: safe; a race costs a comparison with another request.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[list[bytes], list[bytes]] = ([], [])
+
+    def join(self, rows: list[bytes], *, keep: bool) -> tuple[list[bytes], int]:
+        """Return what the list of messages is made of, row `n` at `2 * n + 1`, and how many of
+        the first rows are as in the last request that was kept. `rows` must not be changed."""
+        last_rows, last_parts = self._last
+        stable = _equal_rows(rows, last_rows)
+        parts = last_parts[: 2 * stable]
+        side = bool(stable) and rows[stable - 1].startswith(_MARK)
+        for row in rows[stable:]:
+            before, side = side, row.startswith(_MARK)
+            parts += (_SEPARATORS[before][side] if parts else _OPENINGS[side], row)
+        if keep:
+            self._last = (rows, list(parts))
+        return parts, stable
+
+
+def _equal_rows(rows: list[bytes], last: list[bytes]) -> int:
+    """Return how many of the first rows are the same in both lists."""
+    count, most = 0, min(len(rows), len(last))
+    while count < most and rows[count : count + _CHUNK] == last[count : count + _CHUNK]:
+        count += _CHUNK
+    count = min(count, most)
+    while count < most and rows[count] == last[count]:
+        count += 1
+    return count
+
+
+def joined(parts: list[bytes], cuts: Sequence[int]) -> list[bytes]:
+    """Return the pieces of the JSON list of messages; breakpoints stand behind rows in `cuts`."""
     for index in cuts:
-        rows[index] = rows[index][:-1] + _CUT
-    sides = [message.get("role") == "assistant" for message in messages]
-    between = [_SEPARATORS[one][two] for one, two in zip(sides, sides[1:], strict=False)]
-    first = b'[{"role":"%s","content":[' % (b"assistant" if sides[0] else b"user")
-    pairs = zip([first, *between], rows, strict=True)
-    return b"".join([piece for pair in pairs for piece in pair]) + b"]}]"
+        parts[2 * index + 1] = parts[2 * index + 1][:-1] + _CUT
+    return [b"[", *parts, b"]}]"] if parts else [b"[]"]
 
 
 def choose_cuts(messages: Sequence[Message], stable: int) -> list[int]:

@@ -243,6 +243,34 @@ def test_any_conversation_is_one_that_the_service_takes(
     assert check_anthropic(sent, Strictness()) is None
 
 
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), min_size=1),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_any_sequence_of_requests_is_written_as_if_nothing_were_kept(
+    requests: list[list[tuple[int, bool, bool]]],
+) -> None:
+    used = AnthropicMessages(base_url="", model="m", window_tokens=9_000)
+    for chosen in requests:
+        rows = [
+            {"role": "assistant" if answers else "user", "content": "same", "_seq": 2 * n + answers}
+            | ({"_row_id": 2 * n + answers} if is_stored else {})
+            for n, answers, is_stored in chosen
+        ]
+        fresh = AnthropicMessages(base_url="", model="m", window_tokens=9_000)
+        assert _without_cuts(body_of(used, rows)) == _without_cuts(body_of(fresh, rows))
+
+
+def _without_cuts(body: dict[str, Any]) -> Any:
+    for message in body["messages"]:
+        for block in message["content"]:
+            block.pop("cache_control", None)
+    return body["messages"]
+
+
 # -- answers --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answer_is_the_same_streamed_and_whole(
