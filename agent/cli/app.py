@@ -33,6 +33,7 @@ COMMANDS = {
     "doctor": "agent.cli.doctor",
     "local": "agent.cli.local",
     "demo": "agent.cli.demo",
+    "serve": "agent.cli.serve",
     "proxy": "agent.cli.proxy",
 }
 

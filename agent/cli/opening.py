@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from agent.base.errors import ProviderError, UsageError
 from agent.base.record import dataclass
@@ -20,6 +22,18 @@ _MOST_NAMES = 20
 def open_store(settings: Settings) -> SessionDB:
     """Open the store that the settings name, made at first use."""
     return SessionDB(url=settings.database.url or None)
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Return a module that needs an extra. Raises: UsageError with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "agent":
+            raise
+        raise UsageError(
+            f"{error.name!r} is not installed; run: pip install 'hermes-continuum[{extra}]'"
+        ) from None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -31,20 +32,29 @@ class Mailbox(Generic[T]):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._items: asyncio.Queue[T] = asyncio.Queue()
+        self._items: deque[T] = deque()
+        self._has_some = asyncio.Event()
 
     def put(self, item: T) -> None:
         """Hand an item over; it is dropped when the loop has ended."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._items.put_nowait, item)
+            self._loop.call_soon_threadsafe(self._add, item)
+
+    def _add(self, item: T) -> None:
+        self._items.append(item)
+        self._has_some.set()
 
     async def take(self) -> T:
-        """Return the next item."""
-        return await self._items.get()
+        """Wait for the next item and return it; for one coroutine at a time."""
+        await self._has_some.wait()
+        item = self._items.popleft()
+        if not self._items:
+            self._has_some.clear()
+        return item
 
-    def waiting(self) -> int:
-        """Return how many items were not taken yet."""
-        return self._items.qsize()
+    def peek(self) -> list[T]:
+        """Return the items that were not taken yet, and take them later."""
+        return list(self._items)
 
 
 class EventStream(Response):
