@@ -31,7 +31,7 @@ from agent.providers.http_model import HttpModel, Quirks
 from agent.providers.protocol import ModelReply, ModelRequest
 
 DEFAULT_URL = "https://api.anthropic.com"
-HEADERS = (("anthropic-version", "2023-06-01"),)
+HEADERS = (("anthropic-version", "2026-10-21"),)
 
 _SMALLEST_THINKING_TOKENS = 1_024
 _SPEAKS_OF_THINKING = re.compile(r"(?i)thinking|signature")

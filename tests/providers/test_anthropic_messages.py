@@ -103,7 +103,7 @@ def test_a_request_carries_what_the_wire_needs(wire: Open, stub: StubModelServer
     names = ("authorization", "anthropic-version", "content-type")
     assert [request.headers[name] for name in names] == [
         "Bearer k-secret",
-        "2023-06-01",
+        "2026-10-21",
         "application/json",
     ]
 

@@ -46,7 +46,7 @@ def turns(*contents: Any) -> Messages:
 def post(stub: StubModelServer, *contents: Any, **fields: Any) -> tuple[int, Any]:
     given = {"model": "m", "max_tokens": 9, "messages": turns(*contents)} | fields
     body = {name: value for name, value in given.items() if value is not None}
-    headers = {"anthropic-version": "2023-06-01", "authorization": "Bearer k"}
+    headers = {"anthropic-version": "2026-10-21", "authorization": "Bearer k"}
     connection = http.client.HTTPConnection(urlsplit(stub.base_url).netloc, timeout=10)
     try:
         connection.request("POST", "/v1/messages", json.dumps(body), headers)
