@@ -43,9 +43,10 @@ AROUND = ("tests", "scripts", "benchmarks")
 LAZY = frozenset(
     "genai_prices httpcore2 httpx2 opentelemetry prompt_toolkit psutil pydantic pydantic_settings "
     "rich tenacity typer xllamacpp yaml zstandard "
-    "asyncio importlib multiprocessing ssl urllib".split()
+    "asyncio hashlib importlib multiprocessing ssl urllib".split()
 )
-"""Packages that may be imported inside a function: each is optional or costs over 20 ms."""
+"""Packages that may be imported inside a function: each is optional, or slow to load and needed by
+few of those who import its user."""
 
 FIRST_USE = {
     "agent.compaction.review": frozenset(("agent.compaction.conserve",)),

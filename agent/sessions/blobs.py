@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from agent.base.errors import StoreError
 from agent.base.excerpt import excerpt_chars
 from agent.base.messages import Message
@@ -37,6 +35,8 @@ def pack_result(message: Message) -> Blob | None:
     data = content.encode()
     if len(data) <= INLINE_BYTES:
         return None
+    import hashlib
+
     import zstandard
 
     return Blob(
@@ -74,6 +74,8 @@ def packed_blob(connection: Connection, sha256: str) -> Blob:
 
 def is_true(blob: Blob) -> bool:
     """Return whether the data unpacks to `size` bytes with that hash; none of it is kept."""
+    import hashlib
+
     import zstandard
 
     digest, size = hashlib.sha256(), 0
