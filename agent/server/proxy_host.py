@@ -34,6 +34,8 @@ from agent.turn.request import Shaped, ShapeLimits, shape
 from agent.turn.runtime import AgentRuntime
 
 _LOCK_SLICE_S = 0.1
+_RATIO_CHANGE = 0.02
+"""Part by which the calibration must have changed before it is written again."""
 _TIGHTER = (1.0, 0.5, 0.25)
 """What excerpts get of their share, in turn, until a request fits."""
 _CALLS = re.compile(
@@ -189,14 +191,7 @@ class ProxyHost(AgentRuntime):
         self.live.refresh()
         used = self.calibration.apply(prepared.estimated)
         if usage is not None and usage.prompt > 0:
-            calibration = self.calibration.observe(prepared.estimated, usage.prompt)
-            anchor = {
-                **calibration.to_dict(),
-                "prompt": usage.prompt,
-                "estimated": prepared.estimated,
-                "watermark": self.live.head.watermark,
-            }
-            self.calibrate(calibration, anchor)
+            self._observe(prepared.estimated, usage.prompt)
             judge_last_pass(self, usage.prompt, self.trigger_tokens)
             used = usage.prompt
         newest = self.live.messages[-1] if self.live.messages else {}
@@ -210,6 +205,14 @@ class ProxyHost(AgentRuntime):
         if self._telemetry is not None:
             self._telemetry.close()
         self._close_providers()
+
+    def _observe(self, estimated: int, prompt: int) -> None:
+        """Take a count over; it is written only when it changes what estimates are worth."""
+        before, self.calibration = self.calibration, self.calibration.observe(estimated, prompt)
+        change = abs(self.calibration.ratio - before.ratio)
+        if not before.reports or change > _RATIO_CHANGE * before.ratio:
+            anchor = {**self.calibration.to_dict(), "prompt": prompt, "estimated": estimated}
+            self.calibrate(self.calibration, {**anchor, "watermark": self.live.head.watermark})
 
     def _learn(self, error: ContextOverflow, estimated: int) -> None:
         """Take over what the upstream said of its window, or of the size of the request."""

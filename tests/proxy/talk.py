@@ -1,0 +1,60 @@
+"""A long tool-using conversation with facts in it, and an upstream that plays its other side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from agent.base.messages import Message, text_of
+from agent.testing.stub_reply import RecordedRequest, Reply
+from agent.testing.summaries import GOOD_SUMMARY
+from agent.testing.transcripts import transcript
+
+MARK = {"user": "the client"}
+"""A field of the client's requests; summaries are asked without it."""
+
+
+def facts_of(count: int) -> list[str]:
+    """Return facts that are told one by one."""
+    return [f"The seal of vault {n} is ZX-{n * 7919 % 10_007:05d}-{n:03d}." for n in range(count)]
+
+
+def told(seed: int, messages: int) -> tuple[list[Message], list[str]]:
+    """Return a transcript that ends with an answer, with a fact in each message of the user, and
+    those facts."""
+    rows = transcript(seed, messages=messages)
+    while rows[-1]["role"] != "assistant" or rows[-1].get("tool_calls"):
+        rows.pop()
+    users = [row for row in rows if row["role"] == "user"]
+    facts = facts_of(len(users))
+    for row, fact in zip(users, facts, strict=True):
+        row["content"] = f"{row['content']}\n{fact}"
+    return rows, facts
+
+
+class OtherSide:
+    """Answers a client with the assistant's messages of a transcript, and summaries as such."""
+
+    def __init__(self, rows: list[Message]) -> None:
+        self._answers: Iterator[Message] = (row for row in rows if row["role"] == "assistant")
+        self._lock = threading.Lock()
+        self.summaries = 0
+
+    def __call__(self, request: RecordedRequest) -> Reply:
+        with self._lock:
+            if request.body.get("user") != MARK["user"]:
+                self.summaries += 1
+                return Reply(text=GOOD_SUMMARY)
+            answer = next(self._answers)
+        return Reply(text=answer["content"], tool_calls=answer.get("tool_calls", ()))
+
+
+def bodies_of_client(requests: list[RecordedRequest]) -> list[dict[str, Any]]:
+    """Return the bodies of the client's requests that reached the upstream."""
+    return [request.body for request in requests if request.body.get("user") == MARK["user"]]
+
+
+def text_in(body: dict[str, Any]) -> str:
+    """Return all that a request says."""
+    return "\n".join(text_of(message.get("content")) for message in body["messages"])

@@ -1,0 +1,131 @@
+"""A client that goes away: the call to the upstream ends at once, what arrived is kept."""
+
+from __future__ import annotations
+
+import math
+import socket
+from urllib.parse import urlsplit
+
+import orjson
+import pytest
+
+from agent.testing.stub_reply import RecordedRequest, Reply
+from agent.testing.stub_server import StubModelServer
+from hermes_state import SessionDB
+from tests.proxy.conftest import MakeCaller
+from tests.proxy.serving import MODEL
+
+CLOSED_WITHIN_S = 1.0
+"""Generous for a busy machine; alone it is a few milliseconds."""
+HI = [{"role": "user", "content": "hi"}]
+
+
+class Visitor:
+    """A client that sends one request and leaves when it likes."""
+
+    def __init__(self, base_url: str, *, stream: bool) -> None:
+        parts = urlsplit(base_url)
+        body = orjson.dumps({"model": MODEL, "messages": HI, "stream": stream})
+        self._socket = socket.create_connection((parts.hostname, parts.port))
+        self._socket.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+            b"authorization: Bearer key-of-one\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+        )
+
+    def read_until(self, text: bytes) -> None:
+        """Read until a text has arrived."""
+        seen = b""
+        while text not in seen:
+            seen += self._socket.recv(65_536)
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def wait_for_close(request: RecordedRequest, left_after: float) -> None:
+    """Check that the stub saw its client leave soon."""
+    assert request.done.wait(10.0)
+    assert request.client_closed_at is not None
+    assert request.client_closed_at - left_after < CLOSED_WITHIN_S
+
+
+def rows_of(store: SessionDB) -> list[tuple[object, ...]]:
+    [session] = store.sessions()
+    view = store.view(session.id).messages
+    return [(row["role"], row["content"], row.get("_finish_reason")) for row in view]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_leaving_before_the_first_byte_ends_the_upstreams_call_and_stores_no_answer(
+    base_url: str, stub: StubModelServer, store: SessionDB, caller: MakeCaller, stream: bool
+) -> None:
+    stub.script([Reply(before_first_byte_s=math.inf, comments_every_s=0.02), Reply(text="later")])
+    visitor = Visitor(base_url, stream=stream)
+    [request] = stub.wait_for_requests(1)
+    visitor.leave()
+    wait_for_close(request, request.arrived_at)
+    assert rows_of(store) == [("user", "hi", None)]
+    assert caller().say("hi")["content"] == "later"
+    assert rows_of(store) == [("user", "hi", None), ("assistant", "later", "stop")]
+
+
+def test_what_had_arrived_is_kept_and_a_retry_is_another_branch(
+    base_url: str, stub: StubModelServer, store: SessionDB, caller: MakeCaller
+) -> None:
+    half = Reply(
+        text="one two three four", chunks=["one two", " three four"], stall_after_chars=7,
+        comments_every_s=0.02,
+    )
+    stub.script([half, Reply(text="whole")])
+    visitor = Visitor(base_url, stream=True)
+    visitor.read_until(b"one two")
+    visitor.leave()
+    wait_for_close(stub.requests[0], stub.requests[0].arrived_at)
+    caller().say("hi")
+    by_answer = {
+        tuple(row["content"] for row in store.view(session.id).messages)
+        for session in store.sessions()
+    }
+    assert by_answer == {("hi", "one two"), ("hi", "whole")}
+
+
+def test_a_client_that_keeps_what_it_saw_goes_on_in_the_same_conversation(
+    base_url: str, stub: StubModelServer, store: SessionDB, caller: MakeCaller
+) -> None:
+    half = Reply(text="one two", chunks=["one two", " three"], stall_after_chars=7,
+                 comments_every_s=0.02)
+    stub.script([half, Reply(text="fine")])
+    visitor = Visitor(base_url, stream=True)
+    visitor.read_until(b"one two")
+    visitor.leave()
+    wait_for_close(stub.requests[0], stub.requests[0].arrived_at)
+    one = caller()
+    one.messages = [*HI, {"role": "assistant", "content": "one two"}]
+    one.say("and then?")
+    assert [row[1] for row in rows_of(store)] == ["hi", "one two", "and then?", "fine"]
+
+
+def test_an_upstream_that_breaks_in_an_answer_is_told_in_the_stream(
+    stub: StubModelServer, store: SessionDB, caller: MakeCaller
+) -> None:
+    stub.script([Reply(text="one two", chunks=["one two", " three"], reset_after_chars=7)])
+    one = caller()
+    one.messages = HI
+    text = one.post(stream=True).text
+    last = orjson.loads(text.strip().rpartition("data: ")[2])
+    assert ("one two" in text, last["error"]["type"]) == (True, "provider_error")
+    assert rows_of(store)[1] == ("assistant", "one two", "interrupted")
+
+
+def test_calls_that_were_cut_off_are_no_calls(
+    stub: StubModelServer, store: SessionDB, caller: MakeCaller
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"path": "x"}'}}
+    stub.script([Reply(text="so", tool_calls=[call], reset_after_chars=6)])
+    one = caller()
+    one.messages = HI
+    one.post(stream=True)
+    [session] = store.sessions()
+    kept = store.view(session.id).messages[1]
+    assert (kept["content"], "tool_calls" in kept) == ("so", False)

@@ -1,0 +1,90 @@
+"""Conversations far longer than the window: no refusal, and nothing that was said is lost."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.base.messages import Message
+from agent.base.settings import CompressionSettings, ProxySettings, Settings
+from agent.testing.stub_server import StubModelServer
+from agent.tools.recall import recall_text
+from agent.turn.reader import StoredRows
+from hermes_state import SessionDB
+from tests.proxy.serving import Caller, serving
+from tests.proxy.talk import MARK, OtherSide, bodies_of_client, text_in, told
+
+SYSTEM: Message = {"role": "system", "content": "You keep the seals."}
+
+
+def play(caller: Caller, rows: list[Message]) -> None:
+    """Let a client live through a transcript: its own messages are sent, the others come."""
+    for row in rows:
+        if row["role"] == "assistant":
+            answer = caller.go_on()
+            assert (answer.get("tool_calls") or []) == (row.get("tool_calls") or [])
+        else:
+            caller.messages.append(row)
+
+
+def require_facts(store: SessionDB, session_id: str, body: dict, facts: list[str]) -> None:
+    """Check that each fact is in a body or found by recall."""
+    shown = text_in(body)
+    for fact in facts:
+        reader = StoredRows(store, session_id)
+        assert fact in shown or fact in recall_text(reader, query=fact.split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("background", "count"), [(True, 301), (False, 120)], ids=["prepared", "waited for"]
+)
+def test_messages_of_tools_pass_a_window_of_8k(
+    store: SessionDB, stub: StubModelServer, background: bool, count: int
+) -> None:
+    rows, facts = told(7, count)
+    other = OtherSide(rows)
+    stub.script(other)
+    settings = Settings(
+        proxy=ProxySettings(context_length=8_192),
+        compression=CompressionSettings(background=background),
+    )
+    with serving(store, stub.base_url, settings) as url:
+        caller = Caller(url, **MARK)
+        caller.messages = [SYSTEM]
+        play(caller, rows)
+        caller.close()
+    assert [request.refusal for request in stub.requests if request.refusal] == []
+    [session] = store.sessions()
+    assert session.message_count == len(rows) >= count - 5
+    assert (session.source, session.origin["platform"]) == ("proxy", "proxy")
+    assert session.pass_count > count // 60
+    assert other.summaries > 0
+    stored = store.accepted_rows(session.id, 1, len(rows))
+    assert [row["content"] for row in stored if row["role"] != "assistant"] == [
+        row["content"] for row in rows if row["role"] != "assistant"
+    ]
+    last = bodies_of_client(stub.requests)[-1]
+    assert last["messages"][0] == SYSTEM
+    require_facts(store, session.id, last, facts)
+
+
+def test_a_restart_in_the_middle_changes_nothing(stub: StubModelServer, tmp_path: Path) -> None:
+    rows, facts = told(11, 100)
+    stub.script(OtherSide(rows))
+    half = next(i for i in range(50, 100) if rows[i]["role"] == "user")
+    messages: list[Message] = []
+    for part in (rows[:half], rows[half:]):
+        with closing(SessionDB(tmp_path / "state.db")) as store, serving(store, stub.base_url) as url:
+            caller = Caller(url, **MARK)
+            caller.messages = messages
+            play(caller, part)
+            caller.close()
+            [session] = store.sessions()
+            assert store.check().problems == []
+            last = bodies_of_client(stub.requests)[-1]
+            told_so_far = [fact for fact in facts if any(fact in str(m) for m in messages)]
+            require_facts(store, session.id, last, told_so_far)
+    assert (session.message_count, session.pass_count > 1) == (len(rows), True)
+    assert [request.refusal for request in stub.requests if request.refusal] == []
