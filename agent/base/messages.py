@@ -6,8 +6,9 @@ Keys that begin with `_` are ours and never reach the wire:
 `_reasoning` (opaque, byte-exact), `_blob` (sha256 of the whole content when `content` is an
 excerpt), `_at` (Unix epoch seconds of acceptance), `_usage`, `_model`, `_finish_reason`,
 `_seen` (on an assistant row: the highest seq that its request carried; user rows accepted after it
-and before the answer are shown after the answer), `_from_seq` (on a micro row: the first row that
-it stands for).
+and before the answer are shown after the answer), `_generation` (on an assistant row with
+`_reasoning`: the generation of the view that its request was made of), `_from_seq` (on a micro
+row: the first row that it stands for).
 """
 
 from __future__ import annotations

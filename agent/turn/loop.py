@@ -9,20 +9,29 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from agent.base.errors import CallCancelled, ContentFiltered, NetworkError, ProviderError
+from agent.base.errors import (
+    CallCancelled,
+    ContentFiltered,
+    ContextCannotFit,
+    NetworkError,
+    ProviderError,
+)
 from agent.base.events import Notice, ReasoningDelta, TextDelta, Usage
+from agent.base.later import later
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.compaction.verdict import judge_last_pass
 from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
-from agent.sessions.records import Head
 from agent.turn.host import Turn, TurnHost
 from agent.turn.preflight import prepare_request
-from agent.turn.recovery import recover_from_overflow
-from agent.turn.request import Shaped
+from agent.turn.recovery import recover
+from agent.turn.request import Shaped, replay_from
 
 if TYPE_CHECKING:
     from agent.tools.runner import ToolOutcome, ToolRunner
+    from agent.turn import fallback
+else:
+    [fallback] = later("agent.turn", "fallback")
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ def run_turn(host: TurnHost, turn: Turn) -> Ending:
     Raises: `ProviderError` when the model fails, `ContextCannotFit` when nothing can be removed
     any more, `StoreError` when a row cannot be made durable. An interrupted turn returns.
     """
+    fallback.choose_route(host, turn)
     trigger = "turn_start_threshold"
     for _ in range(host.settings.tools.max_iterations):
         if turn.cancel.cancelled:
@@ -66,17 +76,26 @@ def run_turn(host: TurnHost, turn: Turn) -> Ending:
 
 
 def _answer(host: TurnHost, turn: Turn, trigger: str) -> tuple[ModelReply, Message]:
-    """Return the model's answer and its stored row; overflows are recovered within bounds."""
+    """Return the model's answer and its stored row.
+
+    What a provider refuses is recovered within bounds; what a route cannot do the next one does.
+    """
+    failures = fallback.Failures()
     while True:
-        shaped = prepare_request(host, turn, trigger=trigger)
-        if turn.cancel.cancelled:
-            raise CallCancelled("the turn was stopped")
-        call = _Call(host, turn, shaped, host.live.head)
         try:
-            reply = call.send()
-        except ProviderError as error:
-            recover_from_overflow(host, turn, error, shaped)
-            trigger = "overflow"
+            shaped = prepare_request(host, turn, trigger=trigger)
+            if turn.cancel.cancelled:
+                raise CallCancelled("the turn was stopped")
+            call = _Call(host, turn, shaped, failures)
+            try:
+                reply = call.send()
+            except ProviderError as error:
+                recover(host, turn, error, shaped)
+                trigger = "overflow"
+                continue
+        except (ProviderError, ContextCannotFit) as fault:
+            if not fallback.go_on_elsewhere(host, turn, fault, failures):
+                raise
             continue
         return reply, call.accept(reply)
 
@@ -84,15 +103,19 @@ def _answer(host: TurnHost, turn: Turn, trigger: str) -> tuple[ModelReply, Messa
 class _Call:
     """One model call: what was sent, what has arrived, and how it becomes a row."""
 
-    def __init__(self, host: TurnHost, turn: Turn, shaped: Shaped, head: Head) -> None:
+    def __init__(
+        self, host: TurnHost, turn: Turn, shaped: Shaped, failures: fallback.Failures
+    ) -> None:
         self.host = host
         self.turn = turn
         self.shaped = shaped
-        self.head = head
+        self.head = host.live.head
+        self.failures = failures
         self.text: list[str] = []
 
     def send(self) -> ModelReply:
-        """Send the request; a broken or stopped answer's text so far is kept as a row."""
+        """Send the request; the text so far of an answer that was stopped, or broke off where no
+        route is left, is kept as a row."""
         host = self.host
         system: Message = {"role": "system", "content": host.system_prompt}
         request = ModelRequest(
@@ -100,25 +123,37 @@ class _Call:
             tools=host.tool_schemas,
             max_tokens=_output_limit(host, self.turn),
             temperature=self.turn.temperature,
+            replay_from=replay_from(host.live.messages, self.head.generation),
         )
         host.note_carried(self.head.watermark)
+        self.failures.began_at = host.clock.now()
         watch = CallWatch(cancel=self.turn.cancel, on_delta=self._on_delta)
         try:
             with host.traced_call() as trace:
                 reply = host.provider.complete(request, limits=host.limits, watch=watch)
                 if trace is not None:
                     trace.reply = reply
-        except (ProviderError, CallCancelled):
+        except CallCancelled:
             self._keep_partial("interrupted")
             raise
+        except ProviderError:
+            if not self._is_begun_anew():
+                self._keep_partial("interrupted")
+            raise
         if reply.finish_reason is None:
-            self._keep_partial("incomplete")
+            if not self._is_begun_anew():
+                self._keep_partial("incomplete")
             raise NetworkError(
                 f"{host.provider.route}: the answer ended without a finish; what arrived is "
                 "stored, send the message again",
                 route=host.provider.route,
             )
         return reply
+
+    def _is_begun_anew(self) -> bool:
+        """Return whether another route will answer the request from the start."""
+        asked = [*self.failures.routes, self.host.routes.current]
+        return self.host.routes.next_after(asked, 0) is not None
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.text:
@@ -134,12 +169,15 @@ class _Call:
 
     def _store(self, message: Message) -> Message:
         message["_seen"] = self.head.watermark
+        if "_reasoning" in message:
+            message["_generation"] = self.head.generation
         message.setdefault("_model", self.host.provider.model)
         [stored] = self.host.store.append(self.host.session_id, [message])
         return stored
 
     def accept(self, reply: ModelReply) -> Message:
         """Store the answer and account for its usage."""
+        self.host.routes.current.answered(self.failures.began_at)
         message = dict(reply.message)
         message["_finish_reason"] = reply.finish_reason
         message["_model"] = reply.model or self.host.provider.model
@@ -154,30 +192,34 @@ class _Call:
         host = self.host
         budget = host.budget()
         estimated = self.shaped.tokens + budget.overhead_tokens
-        if usage.prompt > 0:
-            calibration = host.calibration.observe(estimated, usage.prompt)
+        held = usage.held_tokens
+        if held > 0:
+            calibration = host.calibration.observe(estimated, held)
             anchor: dict[str, Any] = {
                 **calibration.to_dict(),
-                "prompt": usage.prompt,
+                "prompt": held,
                 "estimated": estimated,
-                "watermark": self.head.watermark,
+                "generation": self.head.generation,
             }
             host.calibrate(calibration, anchor)
-            judge_last_pass(host, usage.prompt, host.trigger_tokens)
+            judge_last_pass(host, held, host.trigger_tokens)
         cost = host.provider.price(usage)
         host.usage.add(usage, cost)
         self.turn.usage.add(usage, cost)
-        self.turn.used_tokens = usage.prompt + usage.completion
+        self.turn.used_tokens = (held or host.calibration.apply(estimated)) + usage.completion
         host.emit(
             Usage(
                 prompt=usage.prompt,
                 completion=usage.completion,
                 cached=usage.cached,
                 cost=cost,
-                context_used=usage.prompt + usage.completion,
+                cache_write=usage.cache_write,
+                context_used=self.turn.used_tokens,
                 context_limit=host.window_tokens,
             )
         )
+        if host.routes.current.ask_price_list():
+            host.use_route(host.routes.current)
 
 
 def _output_limit(host: TurnHost, turn: Turn) -> int:

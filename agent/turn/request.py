@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.base.excerpt import excerpt_chars
+from agent.base.images import labelled
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
@@ -33,12 +34,14 @@ class ShapeLimits:
     """What one request may show, in estimated tokens.
 
     `round_tokens` bounds the results of one tool round, `message_tokens` one user message;
-    `recall` says whether the request offers the recall tool, so that the footer may name it.
+    `recall` says whether the request offers the recall tool, so that the footer may name it;
+    without `images` a label stands for each image.
     """
 
     round_tokens: int
     message_tokens: int
     recall: bool = True
+    images: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def shape(
     view's length.
     """
     rows, excerpted = [], []
-    for row in view:
+    for row in view if limits.images else map(_without_images, view):
         if row["role"] not in _WIRE_ROLES:
             rows.append(row | {"role": "user", "_kind": "note"})
         elif row.get("_kind") == "micro":
@@ -83,6 +86,29 @@ def shape(
     ordered = _pair_results(folded, limits)
     merged = _merge_neighbours(ordered)
     return Shaped(merged, sum(_tokens(message) for message in merged), tuple(excerpted))
+
+
+def _without_images(row: Message) -> Message:
+    """Return a row as it is, or a copy in which a label stands for each image."""
+    content = row.get("content")
+    shown = labelled(content) if isinstance(content, list) else content
+    if shown is content:
+        return row
+    told = _without_identity(row) | {"content": shown}
+    return told | {"_tokens": estimate_message(told)}
+
+
+def replay_from(view: Sequence[Message], generation: int) -> int:
+    """Return the first seq whose bound reasoning may go back while a view has that generation.
+
+    An answer keeps the generation under which it was asked for; a pass, an undo or a rewind since
+    then has replaced what stood before it. Imports and forks keep both numbers.
+    """
+    if not generation:
+        return 0
+    bound = (row for row in reversed(view) if "_reasoning" in row)
+    stale = (row.get("_seq", 0) for row in bound if row.get("_generation") != generation)
+    return int(next(stale, -1)) + 1
 
 
 def _tokens(message: Message) -> int:
@@ -244,8 +270,12 @@ def _without_identity(row: Message) -> Message:
 
 
 def _join(first: Message, second: Message) -> Message:
-    """Return one message that says what both say, in order; the later one's other keys win."""
+    """Return one message that says what both say, in order; the later one's other keys win.
+
+    Reasoning of either belongs to what it said alone.
+    """
     joined = _without_identity(first) | _without_identity(second)
+    joined.pop("_reasoning", None)
     one, two = first.get("content"), second.get("content")
     if isinstance(one, list) or isinstance(two, list):
         joined["content"] = [*_parts(one), *_parts(two)]

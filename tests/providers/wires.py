@@ -17,7 +17,8 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WireCase:
-    """One wire: what opens it, and how a test reads its requests and writes its usage.
+    """One wire: its `model.api_mode`, what opens it, how a test reads its requests and writes its
+    usage.
 
     `system` returns the system prompt of a body, `sent` what was said in it: (role, text) of
     each message, call (`call`, name and arguments) and result (`tool`, text), in order; `opaque`
@@ -25,6 +26,7 @@ class WireCase:
     and 4 out, 2 of them reasoning.
     """
 
+    mode: str
     opens: type[HttpModel]
     system: Callable[[Body], str]
     sent: Callable[[Body], list[tuple[str, str]]]
@@ -95,6 +97,7 @@ def _anthropic_opaque(body: Body) -> list[str]:
 
 WIRES: dict[str, WireCase] = {
     "chat completions": WireCase(
+        mode="chat_completions",
         opens=ChatCompletions,
         system=_chat_system,
         sent=_chat_sent,
@@ -107,6 +110,7 @@ WIRES: dict[str, WireCase] = {
         },
     ),
     "responses": WireCase(
+        mode="responses",
         opens=Responses,
         system=lambda body: str(body.get("instructions", "")),
         sent=_responses_sent,
@@ -120,6 +124,7 @@ WIRES: dict[str, WireCase] = {
         },
     ),
     "anthropic messages": WireCase(
+        mode="anthropic_messages",
         opens=AnthropicMessages,
         system=lambda body: text_in(body.get("system")),
         sent=_anthropic_sent,
