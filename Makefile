@@ -14,7 +14,7 @@ help:
 	@echo "make demo    watch a long conversation being compacted"
 	@echo "make check   linters, types and layout"
 	@echo "make test    make check, then every test"
-	@echo "make soak    every test again, properties with full counts"
+	@echo "make soak    properties with full counts, and the long tests"
 	@echo "make oracles the official clients that tests run against the server and the proxy"
 	@echo "make lock    renew requirements/*.txt"
 	@echo "make clean   remove .venv and caches"
@@ -54,7 +54,7 @@ test: check
 	$(BIN)/python -m pytest -n 2
 
 soak: .venv/dev.stamp
-	HERMES_SOAK=1 $(BIN)/python -m pytest -n 2 -m "" --timeout 600
+	HERMES_SOAK=1 $(BIN)/python -m pytest -n 2 -m "soak or fuller or hypothesis" --timeout 600
 
 .venv-oracles/stamp: requirements/oracles.txt
 	@echo "installing the official clients (about 310 MB, once)"

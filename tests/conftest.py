@@ -134,6 +134,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for mark, (need, _is_found) in _NEEDS.items():
         config.addinivalue_line("markers", f"{mark}: needs {need}")
+    config.addinivalue_line("markers", "fuller: does more in `make soak`, as properties do")
     _network.__enter__()
 
 

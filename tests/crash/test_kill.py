@@ -71,6 +71,7 @@ def run_until_killed(database: Path, base_url: str, after_rows: int, delay_s: fl
     return told
 
 
+@pytest.mark.fuller
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_after_a_kill_nothing_accepted_is_missing_and_the_view_is_valid(tmp_path, server, moment):
     chance = random.Random(moment)

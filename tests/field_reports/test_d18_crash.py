@@ -90,6 +90,7 @@ def digests(stub: Any, path: Path, tmp_path: Path) -> tuple[str, str]:
     return before, after
 
 
+@pytest.mark.fuller
 def test_d18_killed_at_any_statement_of_a_pass_the_session_is_old_or_new(stub, filled, tmp_path):
     before, after = digests(stub, filled, tmp_path)
     folder = tmp_path / "killed"

@@ -97,7 +97,8 @@ def test_a_suite_that_breaks_the_rules_fails_by_name(tmp_path: Path) -> None:
     assert "the test tried to leave this machine: look-up of '192.0.2.1'" in output
     assert "threads left running:\nforgotten\n" in output
     assert (
-        "left out: node (1 tests; needs node in PATH), soak (1 tests; needs HERMES_SOAK=1)"
+        "left out: node (1 tests; needs node in PATH and what `make oracles` installs for it), "
+        "soak (1 tests; needs HERMES_SOAK=1)"
     ) in output
 
 
