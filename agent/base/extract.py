@@ -16,10 +16,11 @@ from agent.base.extract_cues import (
     is_decision,
     is_promise,
     is_question,
+    is_release,
     is_rule,
     is_withdrawal,
 )
-from agent.base.extract_speech import own_words, sentences
+from agent.base.extract_speech import is_hearsay, own_words, sentences
 from agent.base.extract_things import Thing, things_in
 from agent.base.extract_words import content_words, languages_of
 from agent.base.record import dataclass
@@ -35,6 +36,8 @@ SUBJECT_WORDS = 6
 CHANGED = "now"
 """First word of a value's subject when its sentence says that something changed."""
 SAID_MAX_CHARS = 400
+HEARSAY_CHARS = 160
+"""How far behind a reported rule the user's question about it may stand."""
 LINE_MAX_CHARS = 400
 _VALUES = frozenset({"number", "date", "time", "version", "address", "host"})
 _DESCRIBED = frozenset({"id", "number", "address", "host", "date", "version"})
@@ -46,11 +49,16 @@ _MARK = "[REDACTED"
 class ExtractKind(StrEnum):
     INSTRUCTION = "instruction"
     WITHDRAWAL = "withdrawal"
+    RELEASE = "release"
+    """Words that may take a rule back if there is one about the same; nothing by themselves."""
     QUESTION = "question"
     PROMISE = "promise"
     DECISION = "decision"
     VALUE = "value"
     IDENTIFIER = "identifier"
+
+
+_RULING = frozenset({ExtractKind.INSTRUCTION, ExtractKind.WITHDRAWAL, ExtractKind.RELEASE})
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,8 @@ def _said(text: str, role: str) -> Iterator[Extract]:
     for start, end in sentences(own):
         sentence = own[start:end]
         kind = _kind_of(sentence.lower(), role, languages)
+        if kind in _RULING and is_hearsay(sentence.lower(), own[end : end + HEARSAY_CHARS].lower()):
+            kind = None
         if kind is not None and end - start <= SAID_MAX_CHARS:
             value = text[start:end]
             yield Extract(kind, _subject(sentence), value, (start, end))
@@ -117,6 +127,8 @@ def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKin
             return ExtractKind.WITHDRAWAL
         if is_rule(sentence, languages, asks=asks):
             return ExtractKind.INSTRUCTION
+        if not asks and is_release(sentence, languages) and not is_decision(sentence, languages):
+            return ExtractKind.RELEASE
     if asks:
         return ExtractKind.QUESTION
     if is_decision(sentence, languages):

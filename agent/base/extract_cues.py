@@ -28,7 +28,7 @@ _ASKS = re.compile(
 )
 _FORBIDS = re.compile(
     r"\b(?:may|can|darfst|kannst|puedes|peux|pouvez)\s+(?:not|nicht|only|nur|no|pas)\b"
-    r"|ちゃ|てはいけ"
+    r"|\b(?:until|bis|jusqu|hasta)\b|ちゃ|てはいけ|まで[はに]?(?!して)|(?:之前|以前)"
 )
 
 
@@ -91,6 +91,16 @@ def is_withdrawal(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence, no question, takes an earlier instruction back."""
     found = any(_cue(name, "withdrawal").search(sentence) for name in languages)
     return found and not _FORBIDS.search(sentence)
+
+
+def is_release(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence has a word of what takes rules back: weak, it needs an object."""
+    return any(_cue(name, "release").search(sentence) for name in languages)
+
+
+def is_negative(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence forbids, limits or leaves out rather than asks for something."""
+    return any(_cue(name, "negation").search(sentence) for name in languages)
 
 
 def is_promise(sentence: str, languages: Iterable[str]) -> bool:

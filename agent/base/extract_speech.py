@@ -24,7 +24,7 @@ _FOREIGN_LINE = re.compile(
     r"^[ \t]*(?:>"
     r"|(?://|/\*|<!--|\*/|\"\"\"|'''|<[a-zA-Z/!][^>\n]*>)"
     r"|[{\[][^\n]*\":"
-    r"|\[?\d{4}-\d\d-\d\d[T ]\d|\[?\d\d:\d\d:\d\d"
+    r"|\[?\d{4}-\d\d-\d\d[T ]\d|\[?\d\d:\d\d:\d\d|[\[(]?\d{1,2}:\d\d[\])]?[ \t]+<?\w{1,30}>?:"
     r"|\[?(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|TRACE|CRITICAL)\b"
     r"|[\w./-]+\.\w{1,5}:\d+"
     r"|Traceback \(|at [\w.$]+\(|diff --git|@@ |\+\+\+ |\[[a-z_ ]{2,20}\] "
@@ -47,23 +47,57 @@ _REPORTS = re.compile(
     r"\b(?:says?|said|writes?|wrote|posted|posts|states?|stated|reads|told (?:me|us|him|her|them)"
     r"|announced|claims?|schreibt|schrieb|sagt|sagte|meint|meinte|steht|lautet|heißt es|dit|écrit"
     r"|disait|affirme|dice|dijo|escribe|escribió|pone|afirma)\b"
-    r"|说|說|写道|写着|表示|规定|发了|によると|言って|書いて|とのこと"
+    r"|说|說|写道|写着|表示|规定|发了|提示|によると|言って|書いて|とのこと|と出(?:ます|る)"
 )
+_SOURCE = re.compile(
+    r"\b(?:readme|docs?|documentation|guide\w*|manual|wiki|e-?mail|mail|chat|tickets?|post|page|article"
+    r"|spec\w*|polic\w+|contract|letter|memo|blog|forum|thread|handbook|terms|notice|licen[cs]e|faq"
+    r"|doku\w*|handbuch|vertrag|richtlinie\w*|beitrag|aushang|artikel|seite|brief|hinweis\w*"
+    r"|charte|manuel|contrat|courriel|annonce|lettre|règlement|documentation|politique"
+    r"|guía|correo|mensaje|contrato|carta|política|artículo|aviso|normativa|folleto)\b"
+    r"|文档|手册|邮件|规范|公告|合同|文章|网页|通知|工单|メール|文書|マニュアル|規約|記事|契約|お知らせ|ガイド"
+)
+"""Documents and messages: what follows a colon behind one stands there."""
+_BELIEVED = re.compile(
+    r"\b(?:says?|said|thinks?|claims?|wrote|writes|insists?|told (?:us|me|everyone)|believes?"
+    r"|wants? (?:us|me|everyone) to|according to|supposedly|apparently|it is said|they say"
+    r"|meint|meinte|sagt|sagte|behauptet|schreibt|findet|laut|angeblich|heißt es|steht in"
+    r"|dit|disent|pense|prétend|écrit|affirme|selon|d[’']après|il paraît"
+    r"|dice|dicen|piensa|cree|escribe|afirma|según|al parecer)\b"
+    r"|说|說|认为|觉得|声称|按照|根据|据说|听说|言って|言う|によると|によれば|そうです|らしい|とのこと"
+)
+"""What somebody else holds: no rule of the user's when the user then asks what to make of it."""
 _OWN_REPORT = re.compile(
     r"(?:\b(?:i|we|as i|ich|wir|je|j'ai|nous|yo|he)\b|我|私)[^.!?:：\n]{0,12}$"
 )
 _TO_WORK_ON = re.compile(
     r"\b(?:translat|proofread|correct|rewrit|rephras|summari[sz]|paraphras|spell|polish|review"
-    r"|shorten|reword|classif|analy[sz]|übersetz|korrigier|formulier|lektorier|kürz|tradui|corrig"
-    r"|reformul|résum|reli[rs]|traduc|tradúc|resum|reescrib|redact|revis)"
+    r"|shorten|reword|classif|analy[sz]|friendlier|übersetz|korrigier|formulier|lektorier|kürz|tradui"
+    r"|corrig|reformul|résum|reli[rs]|traduc|tradúc|resum|resúm|reescrib|redact|revis|korrektur"
+    r"|fass(?:e|t)? .{0,30}zusammen)"
     r"|翻译|翻譯|翻成|译成|譯成|改写|润色|总结|概括|校对|英訳|和訳|翻訳|訳して|要約|添削|校正|書き直"
 )
 _SHOWN_BELOW = re.compile(
     r"\b(?:this|following|below|here(?:'s| is| are)|found|got|received|folgende\w*|hier|gefunden"
-    r"|voici|ci-dessous|trouvé|reçu|ça|siguientes?|aquí|esto|encontré|recibí)\b"
+    r"|voici|ci-dessous|trouvé|reçu|ça|siguientes?|aquí|est[eao]s?|encontré|recibí|llegó)\b"
     r"|以下|下面|这是|收到|次の|こちら|見つけ"
 )
+_GREETING = re.compile(
+    r"^(?:hi|hello|hey|dear|hallo|liebe[rs]?|sehr geehrte[rs]?|guten tag|moin|bonjour|chère?s?"
+    r"|salut|hola|estimad[oa]s?|querid[oa]s?|buenos días|大家好|各位|你好|您好|尊敬的|皆様|皆さん"
+    r"|お疲れ様)"
+    r"[^\n]{0,40}[,，、!！:：]?[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_SIGN_OFF = re.compile(
+    r"^(?:(?:best|kind|warm)? ?regards|cheers|best|sincerely|yours|thanks|(?:viele|beste|liebe|mit"
+    r" freundlichen)? ?gr(?:ü|u)ße?n?|gruß|lg|vg|cordialement|bien à (?:vous|toi)|bonne journée"
+    r"|saludos|atentamente|un saludo|此致|敬礼|祝好|以上|よろしくお願い\w*)"
+    r"[^\n]{0,30}(?:\n[^\n]{1,40})?$",
+    re.MULTILINE | re.IGNORECASE,
+)
 _INTRODUCES = re.compile(r"[:?,：，、？][ \t]*\n|[:：](?=\s|[\"'“„«「『])|：")
+_ASKS_BACK = re.compile(r"[?？]|ですか|ますか|でしょうか|[吗呢](?:[。！]|$)")
 _LEAD_CHARS = 240
 _SENTENCE_START = re.compile(r"[.!?。！？\n][^.!?。！？\n]*\Z")
 _OWN_RULES = re.compile(
@@ -106,11 +140,34 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
     forwarded = _FORWARDED.search(text) if "--" in text else None
     if forwarded:
         yield forwarded.start(), len(text)
+    yield from _letters(text)
     headers = [match.start() for match in _HEADER_LINE.finditer(text)]
     if len(headers) > 1:
         yield headers[0], len(text)
     for mark in _INTRODUCES.finditer(text):
         yield from _introduced(text, mark)
+
+
+def _letters(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans from a greeting inside a text to the end of its letter."""
+    for greeting in _GREETING.finditer(text):
+        closing = _SIGN_OFF.search(text, greeting.end())
+        if closing and (greeting.start() or text[closing.end() :].strip()):
+            yield greeting.start(), closing.end()
+        elif greeting.start() and not closing:
+            last = text.rfind("\n\n", greeting.end())
+            yield greeting.start(), last if last > greeting.end() + 2 else len(text)
+
+
+def is_hearsay(sentence: str, after: str) -> bool:
+    """Return whether a sentence tells what somebody else holds, and the user asks what of it.
+
+    `after` is what follows in the text; both in lower case.
+    """
+    held = _BELIEVED.search(sentence)
+    if held is None or _OWN_REPORT.search(sentence, 0, held.start()):
+        return False
+    return bool(_ASKS_BACK.search(after) or _ASKS_BACK.search(sentence))
 
 
 def _introduced(text: str, mark: re.Match[str]) -> Iterator[tuple[int, int]]:
@@ -122,7 +179,7 @@ def _introduced(text: str, mark: re.Match[str]) -> Iterator[tuple[int, int]]:
         if _TO_WORK_ON.search(sentence):
             yield mark.end(), len(text)
             return
-        report = _REPORTS.search(sentence)
+        report = _REPORTS.search(sentence) or _SOURCE.search(sentence)
         if report and not _OWN_REPORT.search(sentence, 0, report.start()):
             yield mark.end(), _paragraph_end(text, mark.end())
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent.base.clock import Clock
 from agent.base.messages import Message, text_of
@@ -19,6 +19,9 @@ from agent.sessions.places import conversation_of
 from agent.sessions.records import StoredExtract
 from agent.sessions.rows import decode_row
 from agent.sessions.sqlite import Connection, SqliteDatabase
+
+if TYPE_CHECKING:
+    from agent.base.extract import Extract
 
 _BATCH_ROWS = 64
 _BATCH_CHARS = 256 * 1024
@@ -39,6 +42,11 @@ FROM places p CROSS JOIN extracts e ON e.row_id = p.row_id CROSS JOIN messages m
 WHERE p.conversation_id = ? AND p.hidden_by IS NULL{} ORDER BY p.seq DESC, e.start LIMIT ?"""
 
 
+INSTRUCTION, WITHDRAWAL, RELEASE = "instruction", "withdrawal", "release"
+"""Kinds of what a user lays down and takes back; a release is stored only where it took back."""
+_RULING = frozenset({INSTRUCTION, WITHDRAWAL, RELEASE})
+
+
 class _Row(NamedTuple):
     family: int
     message: Message
@@ -54,9 +62,8 @@ class _Batch(NamedTuple):
 
 def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
     """Extract from the rows accepted until now; return how many."""
-    from agent.base.extract import ExtractKind, extract
+    from agent.base.extract import extract
 
-    rules = {ExtractKind.INSTRUCTION: pins.recognise, ExtractKind.WITHDRAWAL: pins.withdraw}
     done = 0
     last_wanted: int | None = None
     while True:
@@ -72,17 +79,48 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
                 continue
             now = clock.now()
             for row, extracts in found:
-                row_id, seq = row.message["_row_id"], row.message["_seq"]
-                values = [(row_id, e.span[0], e.kind, e.subject, e.value) for e in extracts]
+                taken_back = _rule(connection, row, extracts, now)
+                row_id = row.message["_row_id"]
+                values = [
+                    (
+                        row_id,
+                        e.span[0],
+                        WITHDRAWAL if e in taken_back else e.kind,
+                        e.subject,
+                        e.value,
+                    )
+                    for e in extracts
+                    if e.kind != RELEASE or e in taken_back
+                ]
                 connection.executemany(ADD, values)
-                ruling = [each for each in extracts if each.kind in rules]
-                where = (seq, row_id, row.family)
-                for (holder,) in connection.execute(_HOLDERS, where).fetchall() if ruling else ():
-                    for each in ruling:
-                        rules[each.kind](connection, holder, seq, each.value, now)
             connection.execute(_SET_MARK, (batch.next_mark,))
         done += len(found)
         time.sleep(_PAUSE_S)
+
+
+def _rule(connection: Connection, row: _Row, extracts: list[Extract], now: float) -> list[Extract]:
+    """Set and retire pins by what a user's row says; return what took one back.
+
+    A sentence that sounds like a withdrawal and takes nothing back may be a rule itself.
+    """
+    ruling = [each for each in extracts if each.kind in _RULING]
+    if not ruling:
+        return []
+    from agent.base.takeback import lays_down
+
+    seq = row.message["_seq"]
+    taken_back: list[Extract] = []
+    where = (seq, row.message["_row_id"], row.family)
+    for (holder,) in connection.execute(_HOLDERS, where).fetchall():
+        for each in ruling:
+            retired = pins.withdraw(connection, holder, seq, each.value, now)
+            if retired and each.kind == RELEASE:
+                taken_back.append(each)
+            if each.kind == INSTRUCTION or (
+                each.kind == WITHDRAWAL and not retired and lays_down(each.value)
+            ):
+                pins.recognise(connection, holder, seq, each.value, now)
+    return taken_back
 
 
 def _next_batch(connection: Connection, mark: int, newest: int) -> _Batch:

@@ -15,9 +15,6 @@ from agent.sessions.places import conversation_of
 from agent.sessions.records import Pin
 from agent.sessions.sqlite import Connection, insert_id
 
-SHARED_STEMS = 2
-LIKENESS = 0.34
-"""A withdrawal names a pin when it shares this many stems with it, or this part of the smaller."""
 BY_HAND, BY_ROW = "user", "row"
 
 _HIDDEN = """EXISTS (SELECT 1 FROM places h WHERE h.conversation_id = n.conversation_id
@@ -105,26 +102,18 @@ def recognise(
 
 def withdraw(
     connection: Connection, conversation_id: int, seq: int, sentence: str, now: float
-) -> None:
-    """Retire the pins that a withdrawal in row `seq` names; one that names none does nothing."""
-    from agent.base.extract_words import content_words, likeness, stems
+) -> int:
+    """Retire the pins that a sentence in row `seq` takes back, those it fits best; return how
+    many. One that names none does nothing."""
+    from agent.base.takeback import takes_back
 
-    named = stems(content_words(sentence))
-    if not named:
-        return
-    likely: list[tuple[float, Pin]] = []
-    for pin in _in_force(connection, conversation_id):
-        about = stems(content_words(pin.text))
-        shared, likely_so = len(named & about), likeness(named, about)
-        if (
-            (pin.source_seq or 0) < seq
-            and shared
-            and (shared >= SHARED_STEMS or likely_so >= LIKENESS)
-        ):
-            likely.append((likely_so, pin))
-    if not likely:
-        return
-    best = max(score for score, _pin in likely)
-    for score, pin in likely:
-        if score == best:
-            connection.execute(_RETIRE, (now, BY_ROW, seq, pin.id))
+    likely = [
+        (score, pin)
+        for pin in _in_force(connection, conversation_id)
+        if (pin.source_seq or 0) < seq and (score := takes_back(sentence, pin.text))
+    ]
+    best = max((score for score, _pin in likely), default=0.0)
+    retired = [pin for score, pin in likely if score == best]
+    for pin in retired:
+        connection.execute(_RETIRE, (now, BY_ROW, seq, pin.id))
+    return len(retired)

@@ -1,0 +1,39 @@
+"""Does a later sentence of the user take an earlier rule back? Pure.
+
+It must be about the same thing, and either say so in words of withdrawing, or be of the other
+polarity: what was forbidden is allowed, what was asked for is to be left out. Of two rules that
+contradict each other the later one holds.
+"""
+
+from __future__ import annotations
+
+from agent.base.extract_cues import is_negative, is_release, is_rule, is_withdrawal
+from agent.base.extract_words import content_words, languages_of, likeness, stems
+
+SHARED_STEMS = 2
+LIKENESS = 0.2
+"""A withdrawal names a rule when it shares this many stems with it, or this part of the smaller."""
+LIKENESS_OF_RELEASE = 0.5
+LIKENESS_OF_RULES = 0.6
+
+
+def lays_down(sentence: str) -> bool:
+    """Return whether a sentence, no question, reads like a rule."""
+    return is_rule(sentence.lower(), languages_of(sentence), asks=False)
+
+
+def takes_back(sentence: str, rule: str) -> float:
+    """Return how surely a sentence takes an earlier rule back, 0 when it does not."""
+    named, about = stems(content_words(sentence)), stems(content_words(rule))
+    shared, alike = len(named & about), likeness(named, about)
+    if not shared:
+        return 0.0
+    lowered, languages = sentence.lower(), languages_of(sentence)
+    if is_withdrawal(lowered, languages):
+        return alike if shared >= SHARED_STEMS or alike >= LIKENESS else 0.0
+    if is_negative(lowered, languages) == is_negative(rule.lower(), languages_of(rule)):
+        return 0.0
+    if is_release(lowered, languages) and (shared >= SHARED_STEMS or alike >= LIKENESS_OF_RELEASE):
+        return alike
+    contradicts = shared >= SHARED_STEMS and alike >= LIKENESS_OF_RULES
+    return alike if contradicts and is_rule(lowered, languages, asks=False) else 0.0

@@ -1,0 +1,91 @@
+"""Phrasings of our own in six languages: what is a rule, what is not, what takes a rule back.
+
+The files are examples, not the measure: `benchmarks/fidelity` measures with phrasings that the
+author of the extractor has not seen. A change may move single lines, never a whole share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.base.extract import ExtractKind, extract
+from agent.base.takeback import takes_back
+
+FOLDER = Path(__file__).parent / "said"
+LANGUAGES = ("en", "de", "fr", "es", "zh", "ja")
+RULING = {ExtractKind.INSTRUCTION, ExtractKind.WITHDRAWAL}
+
+
+def said(name: str, language: str) -> Iterator[str]:
+    """Yield the lines of one language."""
+    now = ""
+    for line in (FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
+        if line.startswith("# "):
+            now = line.removeprefix("# ")
+        elif line and now == language:
+            yield line.replace("\\n", "\n")
+
+
+def share(outcomes: Iterator[bool]) -> float:
+    """Return the part that came out."""
+    found = list(outcomes)
+    return sum(found) / len(found)
+
+
+def kinds(text: str) -> set[ExtractKind]:
+    """Return what a user's text is taken for."""
+    return {each.kind for each in extract(text, "user")}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nine_rules_of_ten_are_instructions(language: str) -> None:
+    assert share(bool(kinds(text) & RULING) for text in said("rules", language)) >= 0.9
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nine_of_ten_requests_and_reports_are_none(language: str) -> None:
+    found = (ExtractKind.INSTRUCTION not in kinds(text) for text in said("talk", language))
+    assert share(found) >= 0.9
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nine_of_ten_texts_of_others_give_no_instruction(language: str) -> None:
+    found = (ExtractKind.INSTRUCTION not in kinds(text) for text in said("foreign", language))
+    assert share(found) >= 0.9
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_most_withdrawals_name_their_rule_and_no_other(language: str) -> None:
+    pairs = [text.split(" || ") for text in said("withdrawn", language)]
+    rules = [rule for rule, _later in pairs]
+
+    def finds(rule: str, later: str) -> bool:
+        scores = {each: max(takes_back(s, each) for s in later.split(". ")) for each in rules}
+        return scores[rule] > 0 and scores[rule] == max(scores.values())
+
+    assert share(finds(rule, later) for rule, later in pairs) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("sentence", "rule"),
+    [
+        ("Look at the audit log now.", "Don't touch the audit log."),
+        ("Never push to main.", "Never push to main on Fridays."),
+        ("You may now go home.", "Keep answers short."),
+        ("Please add tests for the importer again.", "Always add tests."),
+    ],
+)
+def test_what_speaks_of_another_thing_or_agrees_takes_nothing_back(
+    sentence: str, rule: str
+) -> None:
+    assert takes_back(sentence, rule) == 0.0
+
+
+def test_what_somebody_else_holds_is_no_rule_when_the_user_asks_about_it() -> None:
+    told = "Bob says we must never use globals."
+    assert ExtractKind.INSTRUCTION in kinds(told)
+    assert ExtractKind.INSTRUCTION not in kinds(f"{told} Is he right?")
+    assert ExtractKind.INSTRUCTION in kinds("I say we must never use globals. Is that clear?")
