@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
+from agent.base.errors import UsageError
 from agent.cli.opening import open_store
 from agent.cli.options import command_app
+from agent.providers.endpoint import bare_url
 from agent.server.guard import Door, Guard
 from agent.server.proxy import Proxy
 from agent.server.run import Server, address_of, open_socket, run_server
@@ -32,6 +35,11 @@ def proxy(
     ] = DEFAULT_PORT,
 ) -> None:
     """Forward chat completions so that no conversation outgrows the model's window."""
+    if urlsplit(upstream).scheme not in ("http", "https") or not urlsplit(upstream).hostname:
+        raise UsageError(
+            f"--upstream {bare_url(upstream)!r} is no http or https address; "
+            "give one such as 'https://host/v1'"
+        )
     settings = load_settings()
     store = open_store(settings)
     try:

@@ -31,6 +31,7 @@ _OPEN_HOSTS = 256
 _NEAR_SHARE = 0.6
 """Part of what a pass is prepared at, above which a conversation is kept open: estimates of a
 conversation whose upstream has not counted anything yet may be off by a third."""
+_TITLE_CHARS = 40
 _log = logging.getLogger(__name__)
 
 
@@ -81,6 +82,7 @@ class Conversations:
             messages=rows,
             system_prompt=clean_text(prompt),
             model=sent.model,
+            title=_title(sent.rows),
             origin={"platform": "proxy", "upstream": bare_url(self.upstream)},
         )
 
@@ -177,6 +179,12 @@ class Conversations:
             hosts, self._hosts = list(self._hosts.values()), OrderedDict()
         for host in hosts:
             host.close()
+
+
+def _title(rows: Sequence[Message]) -> str:
+    """Return what people read a conversation by: how its first message begins."""
+    begin = " ".join(text_of(rows[0].get("content"))[: 2 * _TITLE_CHARS].split()) if rows else ""
+    return clean_text(f"proxy: {begin[:_TITLE_CHARS]}".rstrip(": "))
 
 
 def _reserve(body: Mapping[str, Any], window_tokens: int) -> int:

@@ -37,6 +37,7 @@ class History:
     messages: Sequence[Message]
     system_prompt: str = ""
     model: str = ""
+    title: str = ""
     source: str = "proxy"
     origin: Mapping[str, Any] = field(default_factory=dict)
     tip_only: bool = False
@@ -124,12 +125,17 @@ def _go_on(
     if not found.count:
         session_id, made = _free_id(connection, now), "new"
         new = directory.NewSession(
-            session_id, history.source, history.model or None, origin=history.origin
+            session_id,
+            history.source,
+            history.model or None,
+            title=_free_title(connection, history.title, session_id),
+            origin=history.origin,
         )
         directory.create_session(connection, new, now)
     elif not found.is_tip:
         session_id, made = _free_id(connection, now), "fork"
-        fork = forks.Fork(found.session_id, session_id, found.count, None)
+        title = _free_title(connection, history.title, session_id)
+        fork = forks.Fork(found.session_id, session_id, found.count, title)
         forks.fork_conversation(connection, fork, now)
     if history.system_prompt or not made:
         directory.set_system_prompt(connection, session_id, history.system_prompt)
@@ -153,6 +159,14 @@ def _free_id(connection: Connection, now: float) -> str:
         session_id = new_session_id(now)
         if connection.execute(sql.CONVERSATION_OF, (session_id,)).fetchone() is None:
             return session_id
+
+
+def _free_title(connection: Connection, title: str, session_id: str) -> str | None:
+    """Return the title, told apart by the end of the id where another session has it."""
+    if not title:
+        return None
+    taken = connection.execute(sql.SESSION_BY_TITLE, (title,)).fetchone()
+    return title if taken is None else f"{title} ({session_id[-6:]})"
 
 
 def _prompt_of(connection: Connection, found: _Found) -> str:

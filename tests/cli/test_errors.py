@@ -192,6 +192,12 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         "no such command 'instal'; did you mean 'install'? see 'hermes local --help'",
     ),
+    (["proxy"], 2, "missing option '--upstream'; see 'hermes proxy --help'"),
+    (
+        ["proxy", "--upstream", "host/v1"],
+        2,
+        "--upstream 'host/v1' is no http or https address; give one such as 'https://host/v1'",
+    ),
     (
         ["demo", "fast"],
         2,

@@ -50,9 +50,7 @@ def caller(base_url: str) -> Iterator[MakeCaller]:
     with ExitStack() as stack:
 
         def make(key: str = "key-of-one", **fields: object) -> Caller:
-            made = Caller(base_url, key, **fields)
-            stack.callback(made.close)
-            return made
+            return stack.enter_context(Caller(base_url, key, **fields))
 
         yield make
 

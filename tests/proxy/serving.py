@@ -69,5 +69,8 @@ class Caller:
         self.messages.append(answer)
         return answer
 
-    def close(self) -> None:
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
         self.http.close()

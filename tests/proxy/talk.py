@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.base.messages import Message, text_of
+from agent.testing.builders import call
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.summaries import GOOD_SUMMARY
 from agent.testing.transcripts import transcript
@@ -31,6 +32,35 @@ def told(seed: int, messages: int) -> tuple[list[Message], list[str]]:
     for row, fact in zip(users, facts, strict=True):
         row["content"] = f"{row['content']}\n{fact}"
     return rows, facts
+
+
+def dense(turns: int) -> tuple[list[Message], list[str]]:
+    """Return turns of six messages, three of them results of parallel calls, and their facts: one
+    that the user tells and one that a tool does in each turn."""
+    facts = facts_of(2 * turns)
+    rows: list[Message] = []
+    for turn in range(turns):
+        ids = [f"call_{turn}_{place}" for place in range(3)]
+        calls = [call("read_file", {"path": f"src/{one}.py"}, call_id=one) for one in ids]
+        results = [
+            f"{facts[2 * turn + 1] if place == 1 else ''}\n{_page(turn * 3 + place)}"
+            for place in range(3)
+        ]
+        rows += [
+            {"role": "user", "content": f"Look into matter {turn}. {facts[2 * turn]}"},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            *(
+                {"role": "tool", "tool_call_id": one, "content": text}
+                for one, text in zip(ids, results, strict=True)
+            ),
+            {"role": "assistant", "content": f"Matter {turn} is settled; three files were read."},
+        ]
+    return rows, facts
+
+
+def _page(number: int) -> str:
+    lines = (f"{line:>3}  value_{number}_{line} = load({number * 31 + line})" for line in range(20))
+    return "\n".join(lines)
 
 
 class OtherSide:

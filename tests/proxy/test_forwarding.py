@@ -66,8 +66,8 @@ def test_a_stream_goes_through_byte_for_byte_and_is_stored(store: SessionDB) -> 
     with (
         upstream_of(head, SSE[:30], SSE[30:200], SSE[200:]) as (upstream, _heard),
         serving(store, upstream) as url,
+        Caller(url) as caller,
     ):
-        caller = Caller(url)
         caller.messages = [{"role": "user", "content": "go"}]
         with caller.http.stream(
             "POST",
@@ -75,7 +75,6 @@ def test_a_stream_goes_through_byte_for_byte_and_is_stored(store: SessionDB) -> 
             json={"model": MODEL, "messages": caller.messages, "stream": True},
         ) as response:
             received = b"".join(response.iter_raw())
-        caller.close()
     kept = [(k, v) for k, v in response.headers.multi_items() if k != "date"]
     assert received == SSE
     assert kept == [
@@ -197,9 +196,7 @@ def test_tools_and_images_of_a_client_reach_the_upstream_and_the_store(
     assert (view[1]["tool_calls"], view[2]["odd"]) == ([call], [1])
 
 
-def test_models_are_listed_as_the_upstream_lists_them(
-    base_url: str, stub: StubModelServer
-) -> None:
+def test_models_are_listed_as_the_upstream_lists_them(base_url: str, stub: StubModelServer) -> None:
     own = httpx2.get(f"{base_url}/models", trust_env=False)
     direct = httpx2.get(f"{stub.base_url}/models", trust_env=False)
     assert (own.status_code, own.json()) == (200, direct.json())
@@ -244,11 +241,9 @@ def test_a_request_without_rows_is_the_upstreams_to_judge(
 def test_an_upstream_that_is_not_there_is_a_bad_gateway(store: SessionDB) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with serving(store, f"http://127.0.0.1:{port}/v1") as url:
-        caller = Caller(url)
+    with serving(store, f"http://127.0.0.1:{port}/v1") as url, Caller(url) as caller:
         caller.messages = [{"role": "user", "content": "hi"}]
         response = caller.post()
-        caller.close()
     assert (response.status_code, response.json()["error"]["type"]) == (502, "provider_error")
 
 
@@ -267,7 +262,10 @@ def test_a_page_of_another_site_is_kept_out(base_url: str, header: str) -> None:
 def test_a_key_is_the_same_wherever_it_stands(
     base_url: str, store: SessionDB, header: str, value: str
 ) -> None:
-    for messages in ([], [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "b"}]):
+    for messages in (
+        [],
+        [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "b"}],
+    ):
         body = {"model": MODEL, "messages": [{"role": "user", "content": "a"}, *messages]}
         headers = {header: value} if messages else {"authorization": "Bearer k"}
         httpx2.post(f"{base_url}/chat/completions", json=body, headers=headers, trust_env=False)
@@ -279,8 +277,7 @@ def test_more_requests_than_are_served_at_once_get_429(
 ) -> None:
     release = held()
     settings = Settings(proxy=ProxySettings(context_length=8_192, max_requests=1))
-    with serving(store, stub.base_url, settings) as url:
-        one, two = Caller(url), Caller(url)
+    with serving(store, stub.base_url, settings) as url, Caller(url) as one, Caller(url) as two:
         thread = threading.Thread(target=one.say, args=("first",))
         thread.start()
         stub.wait_for_requests(1)
@@ -288,8 +285,6 @@ def test_more_requests_than_are_served_at_once_get_429(
         response = two.post()
         release.set()
         thread.join()
-        one.close()
-        two.close()
     assert response.status_code == 429
     assert response.headers["retry-after"] == "1"
     assert "proxy.max_requests" in response.json()["error"]["message"]

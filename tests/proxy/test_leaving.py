@@ -74,7 +74,9 @@ def test_what_had_arrived_is_kept_and_a_retry_is_another_branch(
     base_url: str, stub: StubModelServer, store: SessionDB, caller: MakeCaller
 ) -> None:
     half = Reply(
-        text="one two three four", chunks=["one two", " three four"], stall_after_chars=7,
+        text="one two three four",
+        chunks=["one two", " three four"],
+        stall_after_chars=7,
         comments_every_s=0.02,
     )
     stub.script([half, Reply(text="whole")])
@@ -93,8 +95,9 @@ def test_what_had_arrived_is_kept_and_a_retry_is_another_branch(
 def test_a_client_that_keeps_what_it_saw_goes_on_in_the_same_conversation(
     base_url: str, stub: StubModelServer, store: SessionDB, caller: MakeCaller
 ) -> None:
-    half = Reply(text="one two", chunks=["one two", " three"], stall_after_chars=7,
-                 comments_every_s=0.02)
+    half = Reply(
+        text="one two", chunks=["one two", " three"], stall_after_chars=7, comments_every_s=0.02
+    )
     stub.script([half, Reply(text="fine")])
     visitor = Visitor(base_url, stream=True)
     visitor.read_until(b"one two")

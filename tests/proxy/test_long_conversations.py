@@ -14,7 +14,7 @@ from agent.tools.recall import recall_text
 from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 from tests.proxy.serving import Caller, serving
-from tests.proxy.talk import MARK, OtherSide, bodies_of_client, text_in, told
+from tests.proxy.talk import MARK, OtherSide, bodies_of_client, dense, text_in, told
 
 SYSTEM: Message = {"role": "system", "content": "You keep the seals."}
 
@@ -38,28 +38,28 @@ def require_facts(store: SessionDB, session_id: str, body: dict, facts: list[str
 
 
 @pytest.mark.parametrize(
-    ("background", "count"), [(True, 301), (False, 120)], ids=["prepared", "waited for"]
+    ("background", "talk"),
+    [(True, dense(50)), (False, told(7, 100))],
+    ids=["300 messages, prepared", "100 large ones, waited for"],
 )
 def test_messages_of_tools_pass_a_window_of_8k(
-    store: SessionDB, stub: StubModelServer, background: bool, count: int
+    store: SessionDB, stub: StubModelServer, background: bool, talk: tuple[list[Message], list[str]]
 ) -> None:
-    rows, facts = told(7, count)
+    rows, facts = talk
     other = OtherSide(rows)
     stub.script(other)
     settings = Settings(
         proxy=ProxySettings(context_length=8_192),
         compression=CompressionSettings(background=background),
     )
-    with serving(store, stub.base_url, settings) as url:
-        caller = Caller(url, **MARK)
+    with serving(store, stub.base_url, settings) as url, Caller(url, **MARK) as caller:
         caller.messages = [SYSTEM]
         play(caller, rows)
-        caller.close()
     assert [request.refusal for request in stub.requests if request.refusal] == []
     [session] = store.sessions()
-    assert session.message_count == len(rows) >= count - 5
+    assert session.message_count == len(rows)
     assert (session.source, session.origin["platform"]) == ("proxy", "proxy")
-    assert session.pass_count > count // 60
+    assert session.pass_count > len(rows) // 60
     assert other.summaries > 0
     stored = store.accepted_rows(session.id, 1, len(rows))
     assert [row["content"] for row in stored if row["role"] != "assistant"] == [
@@ -76,11 +76,13 @@ def test_a_restart_in_the_middle_changes_nothing(stub: StubModelServer, tmp_path
     half = next(i for i in range(50, 100) if rows[i]["role"] == "user")
     messages: list[Message] = []
     for part in (rows[:half], rows[half:]):
-        with closing(SessionDB(tmp_path / "state.db")) as store, serving(store, stub.base_url) as url:
-            caller = Caller(url, **MARK)
+        with (
+            closing(SessionDB(tmp_path / "state.db")) as store,
+            serving(store, stub.base_url) as url,
+            Caller(url, **MARK) as caller,
+        ):
             caller.messages = messages
             play(caller, part)
-            caller.close()
             [session] = store.sessions()
             assert store.check().problems == []
             last = bodies_of_client(stub.requests)[-1]

@@ -43,9 +43,7 @@ def test_a_longer_history_goes_on_and_stores_only_what_is_new(store: SessionDB) 
 
 def test_the_same_history_twice_writes_nothing(store: SessionDB) -> None:
     first = take(store, history(user("a"), system_prompt="p"))
-    assert take(store, history(user("a"), system_prompt="p")) == replace(
-        first, appended=0, made=""
-    )
+    assert take(store, history(user("a"), system_prompt="p")) == replace(first, appended=0, made="")
 
 
 def test_a_changed_system_prompt_is_kept_and_forks_nothing(store: SessionDB) -> None:
@@ -145,5 +143,3 @@ def test_a_history_lives_on_in_another_process(store: SessionDB) -> None:
     finally:
         other.close()
     assert (second.session_id, second.made) == (first.session_id, "")
-
-
