@@ -25,7 +25,7 @@ async def tell_readiness(asked: Asked[None, Nothing]) -> Response:
     checks = {
         "store": await asyncio.to_thread(_store_fault, desk),
         "model": await desk.model_check.fault(),
-        "server": "stopping" if desk.jobs.is_ending.is_set() else "",
+        "server": "stopping" if desk.jobs.is_ending else "",
     }
     is_ready = not any(checks.values())
     shape = {

@@ -14,6 +14,7 @@ from agent.base.events import ReasoningDelta, TextDelta, Usage
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.server.agents import Served, Wishes, new_messages
+from agent.server.faults import refused
 from agent.server.jobs import Job
 from agent.server.routing import Asked, Nothing
 from agent.server.stream import DONE, frame
@@ -164,7 +165,7 @@ def _message(item: ChatMessage) -> Message:
         message["tool_calls"] = [call.model_dump() for call in item.tool_calls]
     if item.role == "tool":
         if not item.tool_call_id:
-            raise unsupported("messages", "a message of role 'tool' needs tool_call_id")
+            raise refused("messages: a message of role 'tool' needs tool_call_id")
         message["tool_call_id"] = item.tool_call_id
     return message
 

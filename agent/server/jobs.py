@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar, cast
 
 from agent.base.cancel import CancelToken
-from agent.base.events import ErrorRaised, Event, Notice, TurnFinished, TurnStarted
+from agent.base.events import ErrorRaised, Event, Notice, TurnFinished, TurnStarted, Usage
 from agent.base.record import dataclass
 from agent.server.faults import SERVER, Fault, busy
 from agent.server.stream import Mailbox
 
 T = TypeVar("T")
-_BEFORE_AN_ANSWER = (TurnStarted, Notice, ErrorRaised, TurnFinished)
+_SHOWS_NOTHING = (TurnStarted, Notice, Usage, ErrorRaised, TurnFinished)
 
 
 class Feed:
@@ -85,7 +85,7 @@ class Job(Generic[T]):
 
     def _hear(self, event: Event) -> None:
         self._said.put(event)
-        if not isinstance(event, _BEFORE_AN_ANSWER):
+        if not isinstance(event, _SHOWS_NOTHING):
             self._shown.put(None)
 
     def end(self, ended: Ended[T]) -> None:
@@ -102,7 +102,7 @@ class Job(Generic[T]):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._shown.take(), timeout_s)
         waiting = self._said.peek()
-        if all(isinstance(said, (Ended, *_BEFORE_AN_ANSWER)) for said in waiting):
+        if all(isinstance(said, (Ended, *_SHOWS_NOTHING)) for said in waiting):
             for said in waiting:
                 if isinstance(said, Ended):
                     self._check(said)
@@ -136,7 +136,8 @@ class Jobs:
     """Runs jobs, at most `most_running` at once; at most `most_waiting` more wait.
 
     Jobs of one conversation take turns in the order in which they came; one that waits for its
-    conversation takes no place from others. Concurrency: the loop it was made in.
+    conversation takes no place from others. `is_ending` says that nothing new is taken, `has_ended`
+    is set when nothing runs any more either. Concurrency: the loop it was made in.
     """
 
     def __init__(self, most_running: int, most_waiting: int) -> None:
@@ -144,7 +145,8 @@ class Jobs:
         self._places = asyncio.Semaphore(most_running)
         self._most = most_running + most_waiting
         self._tasks: dict[asyncio.Task[None], Job[Any]] = {}
-        self._is_ending = asyncio.Event()
+        self.is_ending = False
+        self.has_ended = asyncio.Event()
         self.running = 0
 
     @property
@@ -152,14 +154,9 @@ class Jobs:
         """How many jobs wait."""
         return len(self._tasks) - self.running
 
-    @property
-    def is_ending(self) -> asyncio.Event:
-        """Set once nothing new is taken."""
-        return self._is_ending
-
     def require_place(self) -> None:
         """Raise Fault with 429 or 503 when there is no place for another job."""
-        if self._is_ending.is_set():
+        if self.is_ending:
             raise stopping("nothing was stored")
         if len(self._tasks) >= self._most:
             raise busy(
@@ -197,7 +194,7 @@ class Jobs:
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, wait up to `grace_s`, then stop what runs and give it back."""
-        self._is_ending.set()
+        self.is_ending = True
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=grace_s)
         for job in list(self._tasks.values()):
@@ -205,6 +202,7 @@ class Jobs:
             job.cancel.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
+        self.has_ended.set()
 
     async def close(self) -> None:
         """Stop everything and wait until the threads have ended."""

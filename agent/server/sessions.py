@@ -196,16 +196,17 @@ async def stream_events(asked: Asked[None, Nothing]) -> Response:
 
 async def _live(desk: Desk, conversation: Conversation) -> AsyncGenerator[bytes, None]:
     unread: Mailbox[Event] = Mailbox()
-    ending = asyncio.ensure_future(desk.jobs.is_ending.wait())
+    ending = asyncio.ensure_future(desk.jobs.has_ended.wait())
     following = asyncio.ensure_future(unread.take())
     try:
         with conversation.feed.read(unread.put):
             yield KEEP_ALIVE
-            while not ending.done() and len(unread.peek()) <= _MOST_UNREAD:
+            while len(unread.peek()) <= _MOST_UNREAD:
                 await asyncio.wait((following, ending), return_when=asyncio.FIRST_COMPLETED)
-                if following.done():
-                    yield frame(following.result().as_dict())
-                    following = asyncio.ensure_future(unread.take())
+                if not following.done():
+                    break
+                yield frame(following.result().as_dict())
+                following = asyncio.ensure_future(unread.take())
     finally:
         await end_tasks(following, ending)
 
