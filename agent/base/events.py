@@ -77,6 +77,7 @@ class Usage(Event):
     prompt: int
     completion: int
     cached: int
+    cache_write: int = 0
     cost: float | None
     context_used: int
     context_limit: int

@@ -31,6 +31,15 @@ def images_apart(parts: list[Any]) -> list[Any]:
     return [piece for part in parts for piece in _split(part)]
 
 
+def labelled(parts: list[Any]) -> list[Any]:
+    """Return parts in which a label stands for each image; the same list when it holds none."""
+    apart = images_apart(parts)
+    if not any(map(is_image, apart)):
+        return parts
+    label = {"type": "text", "text": IMAGE_WORD}
+    return [label if is_image(part) else part for part in apart]
+
+
 def _text_of_part(part: Any) -> str:
     text = part.get("text") if isinstance(part, dict) and not is_image(part) else None
     return text if isinstance(text, str) else ""

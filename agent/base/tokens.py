@@ -207,3 +207,36 @@ class Calibration:
     def from_dict(cls, data: Mapping[str, Any] | None) -> Calibration:
         """Return what `to_dict` gave; nothing stored means no report yet."""
         return cls(float(data["ratio"]), int(data.get("reports", 1))) if data else cls()
+
+
+@dataclass(frozen=True)
+class UsageAnchor:
+    """The provider's count of one request, from which the count of the next one is told.
+
+    It holds while the view has the `generation` of that request: then the next one is the same
+    and what was appended since. `estimated` is our estimate of what was counted as `prompt`.
+    """
+
+    prompt: int
+    estimated: int
+    generation: int
+
+    def count(self, estimated: int, calibration: Calibration) -> int:
+        """Return what the provider would count for a request of `estimated` tokens.
+
+        A count that no calibration would believe, such as one that leaves cached tokens out, is
+        taken for the nearest that one would.
+        """
+        believed = min(max(self.prompt, self._at(SMALLEST_RATIO)), self._at(LARGEST_RATIO))
+        since = (estimated - self.estimated) * calibration.ratio
+        return max(0, math.ceil(believed + since))
+
+    def _at(self, ratio: float) -> float:
+        return (self.estimated + PRIOR_TOKENS) * ratio - PRIOR_TOKENS
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> UsageAnchor | None:
+        """Return the anchor that a stored one holds, None when a pass or a switch cleared it."""
+        if not data.keys() >= {"prompt", "estimated", "generation"}:
+            return None
+        return cls(int(data["prompt"]), int(data["estimated"]), int(data["generation"]))

@@ -13,24 +13,6 @@ from agent.providers.windows import family_of, family_window
 _LARGEST_TOKENS = 100_000_000
 _Path = tuple[str, ...]
 
-_OUTPUTS = {
-    "claude-3-haiku": 4_096,
-    "claude-3-opus": 4_096,
-    "claude-3-5": 8_192,
-    "gemma-2": 8_192,
-    "gpt-3.5": 4_096,
-    "gpt-4": 8_192,
-    "gpt-4-turbo": 4_096,
-    "gpt-4.1": 32_768,
-    "gpt-4o": 16_384,
-    "gpt-5": 128_000,
-    "o1": 100_000,
-    "o1-mini": 65_536,
-    "o3": 100_000,
-    "o4-mini": 100_000,
-}
-"""Largest answers of families; of others nothing is known."""
-
 _IMAGES = {
     "codestral": False,
     "command-r": False,
@@ -117,9 +99,9 @@ def known_facts(model: str, base_url: str = "") -> ModelFacts:
     The price list, which takes long to load, is read only for a hosted model of no known family.
     """
     window = family_window(model)
-    if not window and base_url and not _is_own(base_url):
+    if not window and base_url and not is_own_machine(base_url):
         window = price_list_window(model, base_url)
-    return ModelFacts(window, family_of(model, _OUTPUTS) or 0, family_of(model, _IMAGES))
+    return ModelFacts(window, takes_images=family_of(model, _IMAGES))
 
 
 def listed_facts(entry: Mapping[str, Any]) -> ModelFacts:
@@ -137,7 +119,8 @@ def listed_facts(entry: Mapping[str, Any]) -> ModelFacts:
     )
 
 
-def _is_own(base_url: str) -> bool:
+def is_own_machine(base_url: str) -> bool:
+    """Return whether an endpoint is this machine: its models are whoever's started it."""
     return any(name in base_url for name in ("//localhost", "//127.", "//[::1]"))
 
 

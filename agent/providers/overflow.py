@@ -1,4 +1,5 @@
-"""How providers say that a request does not fit their window, and the numbers they give.
+"""How providers say that a request does not fit: the window, the largest answer, images; and the
+numbers they give.
 
 Texts of OpenAI, OpenRouter, vLLM, llama.cpp, Anthropic, Google, Mistral, xAI, Copilot, Bedrock,
 Groq and TGI; every one is a case in the tests. Patterns are compiled at the first error.
@@ -36,6 +37,33 @@ _SIGNS = (
     r"|token count .{0,40}exceeds|too large for model with|request_too_large"
     r"|`inputs` tokens \+ `max_new_tokens`"
 )
+
+
+_OUTPUT_LIMITS = (
+    r"supports at most ([\d,]+) (?:completion|output) tokens",
+    r"max_tokens: [\d,]+ > ([\d,]+), which is the maximum",
+    r"max_tokens`? must be less than or equal to `?([\d,]+)",
+    r"valid range of max_tokens is \[\d+, ?([\d,]+)\]",
+)
+_NO_IMAGES = (
+    r"image (?:input|content)s? (?:is|are) not supported|support(?:s|ing)? image input"
+    r"|does not support (?:image|vision|multimodal)|not a multimodal model"
+    r"|image_url.{0,30}only supported by certain models|unknown variant `image_url`"
+)
+
+
+def output_limit(text: str) -> int | None:
+    """Return the largest answer that a refusal names as the model's, None when it names none."""
+    for pattern in _OUTPUT_LIMITS:
+        match = re.search(pattern, text, re.IGNORECASE)
+        if match is not None:
+            return int(match[1].replace(",", ""))
+    return None
+
+
+def says_no_images(text: str) -> bool:
+    """Return whether a refusal means that the model takes no images."""
+    return re.search(_NO_IMAGES, text, re.IGNORECASE | re.DOTALL) is not None
 
 
 def says_overflow(words: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent.base.errors import ProviderError
 from agent.base.record import dataclass
 
@@ -49,15 +51,19 @@ def rest_seconds(fault: ProviderError, strikes: int) -> float:
     return min(rest.first_s * 2.0 ** min(strikes - 1, 30), rest.longest_s)
 
 
-def all_failed(faults: list[ProviderError]) -> ProviderError:
+def all_failed(faults: Sequence[ProviderError], too_small: Sequence[str] = ()) -> ProviderError:
     """Return one error for routes that failed one after the other; a single one stays as it is.
 
-    It is of the kind that passes soonest, and names each route and class.
+    It is of the kind that passes soonest, and names each route and class; `too_small` are routes
+    whose window does not hold the request.
     """
     soonest = min(faults, key=lambda fault: rest_seconds(fault, 1))
-    if len(faults) == 1:
+    if len(faults) == 1 and not too_small:
         return soonest
-    tried = "; ".join(f"{fault.route} ({fault.failure_class})" for fault in faults)
+    tried = "; ".join(
+        [f"{fault.route} ({fault.failure_class})" for fault in faults]
+        + [f"{route} (context_cannot_fit)" for route in too_small]
+    )
     error = type(soonest)(
         f"no route answered: {tried}; the last said: {faults[-1]}",
         route=soonest.route,

@@ -19,6 +19,7 @@ from agent.sessions.records import Pin
 if TYPE_CHECKING:
     from agent.telemetry import CallTrace
     from agent.tools.runner import ToolRunner
+    from agent.turn.routes import Route, Routes
 
 
 @dataclass
@@ -29,6 +30,7 @@ class UsageTotals:
     prompt: int = 0
     completion: int = 0
     cached: int = 0
+    cache_write: int = 0
     cost: float | None = 0.0
 
     def add(self, usage: TokenUsage, cost: float | None) -> None:
@@ -37,6 +39,7 @@ class UsageTotals:
         self.prompt += usage.prompt
         self.completion += usage.completion
         self.cached += usage.cached
+        self.cache_write += usage.cache_write
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
 
@@ -111,6 +114,12 @@ class TurnHost(CompressionHost, Protocol):
     def trigger_tokens(self) -> int: ...
 
     @property
+    def routes(self) -> Routes: ...
+
+    @property
+    def takes_images(self) -> bool: ...
+
+    @property
     def excerpt_notices(self) -> set[int]: ...
 
     @property
@@ -148,6 +157,14 @@ class TurnHost(CompressionHost, Protocol):
 
     def note_carried(self, seq: int) -> None:
         """Say that a request with every row up to `seq` is about to be sent."""
+        ...
+
+    def counted(self, estimated: int) -> int:
+        """Return what the provider would count for a request of `estimated` tokens now."""
+        ...
+
+    def use_route(self, route: Route) -> None:
+        """Ask another route from the next request on, or the same one with what was learned."""
         ...
 
     def calibrate(self, calibration: Calibration, anchor: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ _PARTS = {"user": "user", "assistant": "assistant", "tool": "tool_results"}
 
 @dataclass(frozen=True)
 class ContextMeter:
-    """Tokens of the next request by part, calibrated by what the provider reported last."""
+    """Tokens of the next request by part, as the provider would count them."""
 
     system: int
     tools: int
@@ -34,12 +34,19 @@ def measure(host: TurnHost) -> ContextMeter:
     """Return the meter of the live view; nothing is sent or changed."""
     host.live.refresh()
     budget = host.budget()
-    limits = ShapeLimits(budget.round_tokens, budget.message_tokens, recall=host.recall_offered)
+    limits = ShapeLimits(
+        budget.round_tokens,
+        budget.message_tokens,
+        recall=host.recall_offered,
+        images=host.takes_images,
+    )
     pins, _beyond = host.standing_pins()
     shaped = shape(host.live.messages, limits, pins=pins)
-    parts = _by_part(shaped.messages, host.calibration)
-    system = host.calibration.apply(estimate_text(host.system_prompt))
-    tools = host.calibration.apply(estimate_tools(host.tool_schemas))
+    estimated = shaped.tokens + budget.overhead_tokens
+    scale = Calibration(host.counted(estimated) / max(1, estimated))
+    parts = _by_part(shaped.messages, scale)
+    system = scale.apply(estimate_text(host.system_prompt))
+    tools = scale.apply(estimate_tools(host.tool_schemas))
     return ContextMeter(
         system=system,
         tools=tools,
@@ -52,9 +59,9 @@ def measure(host: TurnHost) -> ContextMeter:
     )
 
 
-def _by_part(messages: Iterable[Message], calibration: Calibration) -> dict[str, int]:
+def _by_part(messages: Iterable[Message], scale: Calibration) -> dict[str, int]:
     parts = {"summary": 0, "user": 0, "assistant": 0, "tool_results": 0}
     for message in messages:
         part = "summary" if message.get("_kind") == "frame" else _PARTS[message["role"]]
         parts[part] += message.get("_tokens") or estimate_message(message)
-    return {part: calibration.apply(tokens) for part, tokens in parts.items()}
+    return {part: scale.apply(tokens) for part, tokens in parts.items()}

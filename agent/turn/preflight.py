@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from agent.base.errors import ContextCannotFit
 from agent.base.events import Notice
-from agent.compaction.budget import Budget
 from agent.sessions.records import PassStatus
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, shape
@@ -68,6 +67,7 @@ def _shape(host: TurnHost, turn: Turn, *, share: float = 1.0) -> Shaped:
         int(budget.round_tokens * share),
         int(budget.message_tokens * share),
         recall=host.recall_offered,
+        images=host.takes_images,
     )
     pins, _beyond = host.standing_pins()
     return shape(host.live.messages, limits, current_from_seq=turn.first_seq, pins=pins)
@@ -90,18 +90,16 @@ def _tell_pins_beyond(host: TurnHost) -> None:
 
 
 def _used(host: TurnHost, shaped: Shaped) -> int:
-    return host.calibration.apply(shaped.tokens + host.budget().overhead_tokens)
+    return host.counted(shaped.tokens + host.budget().overhead_tokens)
 
 
 def _over(host: TurnHost, shaped: Shaped) -> bool:
-    budget: Budget = host.budget()
-    return shaped.tokens + budget.overhead_tokens > budget.usable_tokens
+    return _used(host, shaped) > host.window_tokens - host.reserve_tokens
 
 
 def cannot_fit(host: TurnHost, shaped: Shaped) -> ContextCannotFit:
     """Return the error that names what is too large and what can be done about it."""
-    budget = host.budget()
-    needed = shaped.tokens + budget.overhead_tokens
+    needed, limit = _used(host, shaped), host.window_tokens - host.reserve_tokens
     advice = (
         "compaction is off (compression.enabled): switch it on, start anew with /new, or use a "
         "model with a larger window"
@@ -109,10 +107,9 @@ def cannot_fit(host: TurnHost, shaped: Shaped) -> ContextCannotFit:
         else "shorten the newest message, offer fewer tools, or use a model with a larger window"
     )
     return ContextCannotFit(
-        f"the next request needs about {host.calibration.apply(needed)} tokens "
-        f"(system prompt and tools {host.calibration.apply(budget.overhead_tokens)}), the window "
-        f"of {host.provider.model!r} leaves {host.calibration.apply(budget.usable_tokens)}; "
-        f"{advice}",
-        needed_tokens=host.calibration.apply(needed),
-        limit_tokens=host.calibration.apply(budget.usable_tokens),
+        f"the next request needs about {needed} tokens (system prompt and tools "
+        f"{host.calibration.apply(host.budget().overhead_tokens)}), the window of "
+        f"{host.provider.model!r} leaves {limit}; {advice}",
+        needed_tokens=needed,
+        limit_tokens=limit,
     )

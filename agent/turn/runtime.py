@@ -16,7 +16,7 @@ from agent.base.later import later
 from agent.base.messages import Message, is_user_text
 from agent.base.paths import default_database, memory_file
 from agent.base.settings import Settings
-from agent.base.tokens import Calibration, estimate_text, estimate_tools
+from agent.base.tokens import Calibration, UsageAnchor, estimate_text, estimate_tools
 from agent.compaction.budget import Budget, budget_for
 from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.engine import open_engine
@@ -35,16 +35,16 @@ from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 
 if TYPE_CHECKING:
-    from agent import auxiliary_client, conversation_compression, pass_events, telemetry
-    from agent.providers import catalog
+    from agent import pass_events, telemetry
     from agent.telemetry import CallTrace, Telemetry, TurnTrace
     from agent.tools import registry, runner
+    from agent.turn import routes
+    from agent.turn.routes import Route, Routes
+    from agent.turn.summaries import Summarisers
 else:
-    auxiliary_client, conversation_compression, pass_events, telemetry = later(
-        "agent", "auxiliary_client", "conversation_compression", "pass_events", "telemetry"
-    )
-    [catalog] = later("agent.providers", "catalog")
+    pass_events, telemetry = later("agent", "pass_events", "telemetry")
     registry, runner = later("agent.tools", "registry", "runner")
+    [routes] = later("agent.turn", "routes")
 
 
 class AgentRuntime:
@@ -60,6 +60,7 @@ class AgentRuntime:
         self.session_id = options.session_id or new_session_id(self.clock.now())
         self.cwd = options.cwd or Path.cwd()
         self.calibration = Calibration()
+        self.anchor: UsageAnchor | None = None
         self.usage = UsageTotals()
         self.fences: list[CompressionCommitFence] = []
         self.excerpt_notices: set[int] = set()
@@ -71,7 +72,6 @@ class AgentRuntime:
         self._live: LiveView | None = None
         self._sink = options.on_event or ignore_event
         self._opened: str | None = None
-        self._learned_window = 0
         self._carried_seq = 0
         self._overhead: tuple[str, int] | None = None
         self._tool_state: dict[str, Any] = {}
@@ -83,9 +83,7 @@ class AgentRuntime:
         self._inflight_turn_session_id: str | None = None
         self._turn_lock = threading.RLock()
         self.background = Background(self)
-        self._provider = options.provider
-        self._summarising: Provider | None = None
-        self._summariser: auxiliary_client.AuxiliaryClient | None = None
+        self._routes: Routes | None = None
         self._tools: dict[str, Tool] | None = None
         self.context_compressor: Any = open_engine(settings.context.engine, settings.compression)
         if isinstance(self.context_compressor, ContextCompressor) and self._store is not None:
@@ -123,14 +121,31 @@ class AgentRuntime:
         return "recall" in self.tools
 
     @property
+    def routes(self) -> Routes:
+        """The model's route and those it falls back on; opened at first use."""
+        if self._routes is None:
+            self._routes = routes.Routes(self, self.options.provider)
+        return self._routes
+
+    @property
+    def provider(self) -> Provider:
+        """The route that is asked now; opened at first use, still without any network."""
+        return self.routes.current.provider
+
+    @property
     def window_tokens(self) -> int:
-        """The model's window: the smaller of what is known and what the provider said."""
-        return min(self.provider.window_tokens, self._learned_window or self.provider.window_tokens)
+        """The window of the model that is asked now, as far as it is known."""
+        return self.routes.current.window_tokens
 
     @property
     def reserve_tokens(self) -> int:
         """Tokens kept free for the answer."""
-        return self.settings.model.max_output_tokens or min(4096, self.window_tokens // 8)
+        return self.routes.current.reserve_tokens
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether requests carry images; else a label stands for each."""
+        return self.routes.current.takes_images
 
     @property
     def trigger_tokens(self) -> int:
@@ -231,34 +246,19 @@ class AgentRuntime:
         )
         turn_session_id = self._inflight_turn_session_id
         self.telemetry.publish_pass(ledger, context, turn_session_id=turn_session_id)
+        for text in self.summary_client().take_notices():
+            self.emit(Notice(level="warning", text=text))
 
     @property
     def prepares_in_background(self) -> bool:
         """Whether passes are prepared while the conversation goes on."""
         if not self.settings.compression.background or not self.settings.compression.enabled:
             return False
-        return self.settings.local.background or not self._summary_provider().one_slot
+        return self.settings.local.background or not self.routes.summarises_in_one_slot
 
-    def summary_client(self) -> auxiliary_client.AuxiliaryClient:
-        """Return the client of the summary model, which keeps what it learns of its window."""
-        if self._summariser is None:
-            self._summariser = self._open_summariser()
-        return self._summariser
-
-    def _open_summariser(self) -> auxiliary_client.AuxiliaryClient:
-        auxiliary = self.settings.auxiliary.compression
-        idle_s, total_s = conversation_compression.resolve_context_compression_timeouts(
-            self.settings.compression
-        )
-        limits = Limits(
-            connect_s=self.settings.model.connect_timeout_seconds,
-            first_byte_s=auxiliary.first_token_timeout_seconds,
-            idle_s=idle_s,
-            total_s=total_s,
-        )
-        provider = self._summary_provider()
-        window_tokens = self.window_tokens if provider is self.provider else None
-        return auxiliary_client.AuxiliaryClient(provider, limits, window_tokens)
+    def summary_client(self) -> Summarisers:
+        """Return the client of the summary model and of those that stand in for it."""
+        return self.routes.summarisers()
 
     def tool_runner(self, turn: Turn) -> runner.ToolRunner | None:
         """Return a runner whose tools stop with the turn; None when its caller runs them."""
@@ -276,15 +276,33 @@ class AgentRuntime:
         """Take note of the newest row that a request carries."""
         self._carried_seq = max(self._carried_seq, seq)
 
+    def counted(self, estimated: int) -> int:
+        """Return what the provider would count for a request of `estimated` tokens now: its count
+        of the last one and the estimate of what has come since, while nothing else has changed."""
+        anchor = self.anchor
+        if anchor is None or anchor.generation != self.live.head.generation:
+            return self.calibration.apply(estimated)
+        return anchor.count(estimated, self.calibration)
+
     def calibrate(self, calibration: Calibration, anchor: Mapping[str, Any]) -> None:
         """Take the provider's newest count over and keep it with the conversation."""
         self.calibration = calibration
+        self.anchor = UsageAnchor.from_dict(anchor)
         self.store.set_usage_anchor(self.session_id, {**anchor, "model": self.provider.model})
 
     def learn_window(self, tokens: int) -> None:
         """Take over a smaller window that the provider named."""
-        self._learned_window = tokens
-        self._summariser = None
+        self.routes.current.learn("overflow", window_tokens=tokens)
+        self._bind_compressor()
+
+    def use_route(self, route: Route) -> None:
+        """Ask another route from the next request on, or the same one with what was learned."""
+        chain = self.routes
+        if route is not chain.current:
+            chain.current.calibration = self.calibration
+            self.calibration, self.anchor = route.calibration, None
+            chain.current = route
+            self._tools = self._overhead = None
         self._bind_compressor()
 
     # -- the session --------------------------------------------------------------------------
@@ -304,11 +322,13 @@ class AgentRuntime:
         anchor = self.store.usage_anchor(self.session_id)
         if anchor.get("model", self.provider.model) == self.provider.model:
             self.calibration = Calibration.from_dict(anchor)
+            self.anchor = UsageAnchor.from_dict(anchor)
         self._bind_compressor()
 
     def move_to(self, session_id: str) -> None:
         """Carry on in another session of the conversation, or in a whole fork of it."""
         self.session_id = self._opened = session_id
+        self.anchor = None
         if self._live is not None:
             self._live.session_id = session_id
         self._bind_compressor()
@@ -333,13 +353,6 @@ class AgentRuntime:
 
     # -- the model ----------------------------------------------------------------------------
     @property
-    def provider(self) -> Provider:
-        """The model's route; opened at first use, still without any network."""
-        if self._provider is None:
-            self._provider = catalog.open_route(self.settings.model, self.settings.local)
-        return self._provider
-
-    @property
     def tools(self) -> Mapping[str, Tool]:
         """The tools that requests offer, by name; none for a model without tool support."""
         if self._tools is None:
@@ -358,37 +371,14 @@ class AgentRuntime:
         """Take over settings that name another model."""
         self._close_providers()
         self.settings = settings
-        self._provider = self._summarising = self._summariser = None
-        self._tools = self._overhead = None
-        self._learned_window = 0
+        self._routes = self._tools = self._overhead = None
 
     def _close_providers(self) -> None:
-        for provider in filter(None, (self._provider, self._summarising)):
-            provider.close()
+        if self._routes is not None:
+            self._routes.close()
 
     def _bind_compressor(self) -> None:
         engine = self.context_compressor
         if isinstance(engine, ContextCompressor):
             engine.update_window(self.window_tokens, self.reserve_tokens)
             engine.bind(self.store, self.session_id)
-
-    def _summary_provider(self) -> Provider:
-        """Return the summary model's provider: the main one unless another is named."""
-        auxiliary = self.settings.auxiliary.compression
-        if not auxiliary.model and not auxiliary.base_url:
-            return self.provider
-        if self._summarising is None:
-            self._summarising = self._open_summary_route()
-        return self._summarising
-
-    def _open_summary_route(self) -> Provider:
-        auxiliary, main = self.settings.auxiliary.compression, self.settings.model
-        same_endpoint = not auxiliary.base_url or auxiliary.base_url == main.base_url
-        chosen = dataclasses.replace(
-            main,
-            name=auxiliary.model or main.name,
-            base_url=auxiliary.base_url or main.base_url,
-            api_key=auxiliary.api_key or (main.api_key if same_endpoint else ""),
-            context_length=auxiliary.context_length,
-        )
-        return catalog.open_route(chosen, self.settings.local)

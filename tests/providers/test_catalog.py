@@ -163,10 +163,6 @@ def test_families_that_take_no_images_are_known(model: str, takes_images: bool |
     assert known_facts(model).takes_images is takes_images
 
 
-def test_answers_of_known_families_have_a_known_limit() -> None:
-    assert known_facts("gpt-3.5-turbo") == ModelFacts(16_385, 4_096, takes_images=False)
-
-
 LISTED = {
     "openrouter": (
         {
