@@ -21,8 +21,9 @@ from agent.providers.text import load_json
 from agent.providers.transport import Transport
 from agent.server.faults import SERVER, Fault, busy, refused
 from agent.server.proxy_conversations import Conversations
-from agent.server.proxy_exchange import PATH, Asked, Exchange, Upstream
+from agent.server.proxy_exchange import Exchange
 from agent.server.proxy_outlet import Outlet
+from agent.server.proxy_passage import PATH, Asked, Upstream
 from agent.server.stream import end_tasks, wait_until_gone
 from hermes_state import SessionDB
 

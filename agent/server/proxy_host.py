@@ -25,6 +25,7 @@ from agent.compaction.budget import Budget
 from agent.compaction.verdict import judge_last_pass, model_switched
 from agent.providers.protocol import TokenUsage
 from agent.server.proxy_chain import Sent
+from agent.server.proxy_recall import may_offer, recall_tokens
 from agent.sessions.protocol import SessionStore
 from agent.turn.background import TRIGGER as BETWEEN_TURNS
 from agent.turn.host import Turn
@@ -129,7 +130,8 @@ class ProxyHost(AgentRuntime):
         """Take over what a request came with: model, key, window, output, and its messages."""
         before = self.settings.model
         self._given = sent.rows
-        self._beside_tokens = overhead_of(sent)
+        self.offers_recall = self.settings.proxy.recall and may_offer(sent.body)
+        self._beside_tokens = overhead_of(sent) + (recall_tokens() if self.offers_recall else 0)
         if dataclasses.replace(before, max_output_tokens=model.max_output_tokens) != model:
             self.background.stop()
             self._use_model(dataclasses.replace(self.settings, model=model))

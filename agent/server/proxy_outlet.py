@@ -14,7 +14,7 @@ from agent.base.record import dataclass
 from agent.server.stream import frame
 
 Headers = Sequence[tuple[bytes, bytes]]
-COMPANY = b": the conversation is being compacted\n\n"
+COMPANY = b": one moment\n\n"
 _COMPANY_HEAD = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"))
 _AHEAD = 64
 """How many pieces the upstream may be ahead of a slow client."""

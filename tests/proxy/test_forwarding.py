@@ -124,7 +124,6 @@ def test_body_and_headers_go_up_as_they_came(store: SessionDB) -> None:
         "user-agent": "theirs/1",
         "accept": "*/*",
         "accept-encoding": "identity",
-        "connection": "keep-alive",
         "content-length": str(len(body)),
     }
 
