@@ -13,7 +13,6 @@ from agent.base.clock import SYSTEM_CLOCK, Clock
 from agent.base.later import later
 from agent.base.messages import Message
 from agent.sessions import (
-    accept,
     blobs,
     changes,
     cooldowns,
@@ -21,6 +20,7 @@ from agent.sessions import (
     directory,
     extracts,
     leases,
+    native,
     passes,
     pins,
     places,
@@ -41,6 +41,7 @@ from agent.sessions.records import (
     HistoryRow,
     Imported,
     Lease,
+    NativePass,
     PassChanges,
     PassClosing,
     PassCommit,
@@ -160,17 +161,15 @@ class SessionDB:
 
     # -- rows -------------------------------------------------------------------------------
     def append_message(self, session_id: str, role: str, content: Any, **fields: Any) -> int:
-        row_id: int = self.append(session_id, [{"role": role, "content": content, **fields}])[0][
-            "_row_id"
-        ]
-        return row_id
+        stored = self.append(session_id, [{"role": role, "content": content, **fields}])
+        return int(stored[0]["_row_id"])
 
-    def append(self, session_id: str, messages: Sequence[Message]) -> list[Message]:
-        batch = [accept.make_ready(message) for message in messages]
-        if not batch:
-            return []
+    def append(
+        self, session_id: str, messages: Sequence[Message], brought: NativePass | None = None
+    ) -> list[Message]:
+        accepting = native.accepting(messages, brought)
         with self._database.write() as connection:
-            return accept.accept(connection, session_id, batch, self._clock.now())
+            return accepting(connection, session_id, self._clock.now()) if messages else []
 
     def view(self, session_id: str) -> View:
         with self._database.read() as connection:

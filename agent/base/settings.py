@@ -86,6 +86,10 @@ class CompressionSettings:
     """Prepare passes while the conversation goes on; the embedded model: `local.background`."""
     spend_limit_per_hour: float = 0.0
     """Dollars of summaries in any hour of one conversation, by known prices; 0 sets no limit."""
+    codex_responses_native: bool = False
+    """Let a provider that offers it compact by itself (`responses`); our own passes stay armed."""
+    codex_responses_compact_threshold: int = 0
+    """Tokens from which on it may; 0 takes 0.9 of where our own pass starts."""
     context_timeout_seconds: float = 120.0
     """Silence after which a stopped pass counts as stalled; 0 disables that judgement."""
     context_total_ceiling_seconds: float = 600.0

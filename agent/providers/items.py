@@ -116,13 +116,14 @@ def _replayed(message: Message, replays: bool, route: str) -> list[Item]:
 def _fits(message: Message, kept: Iterable[Item]) -> bool:
     """Return whether the message still says what the answer said: nothing joined, cut or renamed.
 
-    A blank text is no item, so reasoning before it would stand alone.
+    A blank text is no item, so what stands before it would stand alone.
     """
     pieces = [item["chars"] for item in kept if item["type"] == "message"]
     named = [item["call_id"] for item in kept if item["type"] == "function_call"]
     text = text_of(message.get("content"))
     calls = [str(call.get("id", "")) for call in message.get("tool_calls") or ()]
-    return sum(pieces) == len(text) and named == calls and (bool(text.strip()) or not pieces)
+    says = bool(text.strip()) or (bool(calls) and not pieces)
+    return says and sum(pieces) == len(text) and named == calls
 
 
 def _answer_items(message: Message) -> list[Item]:

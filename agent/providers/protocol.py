@@ -64,6 +64,7 @@ class ModelRequest:
     bytes may be kept. `tools` are OpenAI function schemas; empty means none are offered.
     `max_tokens` is always sent. `replay_from` is the first seq whose reasoning may go back when
     it is bound to what stood before it: a pass has replaced the prefix of every earlier message.
+    From `compact_at` tokens on the provider may compact by itself where it offers that; 0: never.
     """
 
     messages: Sequence[Message]
@@ -72,6 +73,7 @@ class ModelRequest:
     temperature: float | None = None
     stream: bool = True
     replay_from: int = 0
+    compact_at: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from agent.base.messages import Message, text_of
 from agent.providers.http_model import HttpModel, Quirks
-from agent.providers.items import function_tool, write_item_row
+from agent.providers.items import COMPACTION, function_tool, write_item_row
 from agent.providers.protocol import ModelRequest
 from agent.providers.responses_reply import ResponsePieces
 
@@ -20,6 +20,8 @@ _SMALLEST_OUTPUT_TOKENS = 16
 _NO_SUMMARY = "reasoning.summary"
 _NO_ENCRYPTED = "ncrypted content"
 _NO_TEMPERATURE = "temperature"
+_NO_COMPACTION = "context_management"
+_SMALLEST_THRESHOLD_TOKENS = 1_000
 
 
 class Responses(HttpModel):
@@ -27,7 +29,12 @@ class Responses(HttpModel):
 
     path: ClassVar[str] = "/responses"
     list_name: ClassVar[str] = "input"
-    learnable: ClassVar[tuple[str, ...]] = (_NO_SUMMARY, _NO_ENCRYPTED, _NO_TEMPERATURE)
+    learnable: ClassVar[tuple[str, ...]] = (
+        _NO_SUMMARY,
+        _NO_ENCRYPTED,
+        _NO_TEMPERATURE,
+        _NO_COMPACTION,
+    )
 
     def _write_row(self, message: Message, replays: bool) -> bytes:
         return write_item_row(message, replays, route=self.route)
@@ -49,6 +56,10 @@ class Responses(HttpModel):
             fields["reasoning"] = {"summary": "auto"}
         if request.temperature is not None and _NO_TEMPERATURE not in quirks:
             fields["temperature"] = request.temperature
+        if request.compact_at and _NO_COMPACTION not in quirks:
+            threshold = max(request.compact_at, _SMALLEST_THRESHOLD_TOKENS)
+            asked = {"type": COMPACTION, "compact_threshold": threshold}
+            fields["context_management"] = [asked]
         if request.tools:
             fields["tools"] = [function_tool(schema) for schema in request.tools]
         return self._encoder.body(messages, fields, replay_from=request.replay_from)

@@ -22,6 +22,7 @@ from agent.sessions.records import (
     HistoryRow,
     Imported,
     Lease,
+    NativePass,
     PassChanges,
     PassClosing,
     PassCommit,
@@ -110,17 +111,14 @@ class SessionStore(Protocol):
         Its places point at the same rows under the same seqs, live, covered and hidden alike.
         Passes in force keep their ids and can be read and undone in either conversation without
         the other; one that covers or took back anything behind the row is not in force there.
-        Model, prompt, folder, source and pins are taken over; title, origin, brake and lease are
-        not.
+        Taken over are model, prompt, folder, source and pins, not title, origin, brake and lease.
         Raises: UsageError when `new_id` or the title is taken or no row stands up to `up_to_seq`.
         """
         ...
 
     def export_session(self, session_id: str, out: LineSink) -> None:
-        """Write the whole conversation of a session as JSONL that `import_session` reads back.
-
-        Rows accepted meanwhile are not in it. One row is in memory at a time.
-        """
+        """Write the whole conversation of a session as JSONL that `import_session` reads back, one
+        row in memory at a time. Rows accepted meanwhile are not in it."""
         ...
 
     def import_session(self, source: LineSource, *, title: str | None = None) -> Imported:
@@ -141,8 +139,11 @@ class SessionStore(Protocol):
         """Accept one message and return its row id. `fields` are further message keys."""
         ...
 
-    def append(self, session_id: str, messages: Sequence[Message]) -> list[Message]:
-        """Accept messages in one durable transaction and return them as stored.
+    def append(
+        self, session_id: str, messages: Sequence[Message], brought: NativePass | None = None
+    ) -> list[Message]:
+        """Accept messages in one durable transaction and return them as stored, with the pass that
+        the last of them brought (`native.py`).
 
         Shape: copies in order, with `_row_id`, `_seq`, `_tokens`, `_at`. Lone surrogates and NUL
         become U+FFFD; a tool result over 64 KiB comes back as an excerpt with `_blob`, its whole

@@ -161,6 +161,22 @@ class PassOpening:
 
 
 @dataclass(frozen=True)
+class NativePass:
+    """What an answer with a compaction of the provider's tells the ledger.
+
+    `generation` is that of the view that its request was made of. Units: estimated tokens.
+    """
+
+    generation: int
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    model: str
+    route: str
+
+
+@dataclass(frozen=True)
 class NewRow:
     """A row that a pass makes; it takes the seq of the last place it covers."""
 

@@ -171,7 +171,7 @@ SELECT id, :child, session_id, generation, status, kind, trigger,
     tokens_after, messages_before, messages_after, model, route, cost, gain_predicted, gain_actual,
     durations, receipt, target_pass, child_session_id, created_at, finished_at
 FROM compaction_passes WHERE conversation_id = :parent AND status = 'committed' AND (
-    kind = 'rewind' AND watermark <= :last
+    kind IN ('rewind', 'provider_native') AND watermark <= :last
     OR ordinal IN (
         SELECT compacted_by FROM places WHERE conversation_id = :parent AND seq <= :last
         UNION SELECT masked_by FROM places WHERE conversation_id = :parent AND seq <= :last
@@ -310,6 +310,11 @@ WHERE id = ? RETURNING generation"""
 NEWEST_PASSES: Final = """
 SELECT id, status, failure_class, generation FROM compaction_passes
 WHERE conversation_id = ? ORDER BY ordinal DESC"""
+NATIVE_STANDING: Final = """
+SELECT p.ordinal FROM compaction_passes p
+JOIN conversations c ON c.id = p.conversation_id AND c.generation = p.generation
+WHERE p.conversation_id = ? AND p.kind = 'provider_native' AND p.status = 'committed'
+ORDER BY p.ordinal DESC"""
 GENERATION: Final = "SELECT generation FROM conversations WHERE id = ?"
 FOLD: Final = """
 UPDATE compaction_passes SET count = count + 1, detail = ?, finished_at = ? WHERE id = ?"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.base.errors import UndoRefused
 from agent.sessions import statements as sql
+from agent.sessions.native import newest_standing, require_standing
 from agent.sessions.passes import decode_pass, pass_state, read_pass
 from agent.sessions.records import Guards, PassKind, PassRecord, PassStatus, UndoResult
 from agent.sessions.rewind import undo_rewind
@@ -26,7 +27,8 @@ def undo_pass(connection: Connection, scope: Scope, name: str | None, guards: Gu
 
 def _newest(connection: Connection, scope: Scope) -> PassRecord:
     pointers = connection.execute(sql.NEWEST_POINTERS, (scope.conversation_id,)).fetchone()
-    ordinals = [ordinal for ordinal in pointers if ordinal is not None]
+    found = (*pointers, newest_standing(connection, scope))
+    ordinals = [ordinal for ordinal in found if ordinal is not None]
     if not ordinals:
         raise UndoRefused(f"session {scope.session_id!r} has no compaction in force to undo")
     return decode_pass(connection.execute(sql.PASS_BY_ORDINAL, (max(ordinals),)).fetchone())
@@ -52,4 +54,5 @@ def _named(connection: Connection, scope: Scope, name: str) -> PassRecord:
             f"pass {target.id!r} is {target.status} and changed nothing; only a committed pass "
             "can be undone"
         )
+    require_standing(connection, scope, target)
     return target

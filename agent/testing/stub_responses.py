@@ -141,7 +141,8 @@ def _response(reply: Reply, request: RecordedRequest, number: int) -> Item:
 def _output(reply: Reply, request: RecordedRequest, number: int) -> list[Item]:
     if reply.choices_empty:
         return []
-    items = [_reasoning(reply, request, number)] if reply.reasoning else []
+    items = _compaction(request, number)
+    items += [_reasoning(reply, request, number)] if reply.reasoning else []
     if reply.text is not None or reply.chunks is not None:
         part = {"type": "output_text", "text": reply.whole_text, "annotations": [], "logprobs": []}
         said = {"type": "message", "role": "assistant", "content": [part]}
@@ -158,6 +159,15 @@ def _output(reply: Reply, request: RecordedRequest, number: int) -> list[Item]:
             }
         )
     return items
+
+
+def _compaction(request: RecordedRequest, number: int) -> list[Item]:
+    """Return the compaction that comes first when a request has reached its own threshold."""
+    asked = [entry["compact_threshold"] for entry in request.body.get("context_management") or ()]
+    if not asked or count_request(request.body, request.model) < asked[0]:
+        return []
+    sealed = seal(f"{number}: everything so far", request.model)
+    return [{"type": "compaction", "id": f"cmp_{number}", "encrypted_content": sealed}]
 
 
 def _reasoning(reply: Reply, request: RecordedRequest, number: int) -> Item:

@@ -127,6 +127,10 @@ def _body_fault(body: Mapping[str, Any]) -> str:
     limit = body.get("max_output_tokens")
     if limit is not None and (not isinstance(limit, int) or limit < SMALLEST_OUTPUT_TOKENS):
         return f"max_output_tokens {limit!r} is below the minimum of {SMALLEST_OUTPUT_TOKENS}"
+    for entry in body.get("context_management") or ():
+        threshold = entry.get("compact_threshold")
+        if entry.get("type") != "compaction" or not isinstance(threshold, int) or threshold < 1_000:
+            return f"context_management cannot hold {entry!r:.80}"
     for tool in body.get("tools") or ():
         if tool.get("type") != "function" or not tool.get("name") or "parameters" not in tool:
             return f"a tool needs type 'function', a name and parameters: {tool!r:.120}"

@@ -23,15 +23,15 @@ from agent.base.record import dataclass
 from agent.compaction.verdict import judge_last_pass
 from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
 from agent.turn.host import Turn, TurnHost
-from agent.turn.preflight import prepare_request
+from agent.turn.preflight import native_is_on, prepare_request
 from agent.turn.recovery import recover
 from agent.turn.request import Shaped, replay_from
 
 if TYPE_CHECKING:
     from agent.tools.runner import ToolOutcome, ToolRunner
-    from agent.turn import fallback
+    from agent.turn import fallback, native
 else:
-    [fallback] = later("agent.turn", "fallback")
+    fallback, native = later("agent.turn", "fallback", "native")
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ class _Call:
             max_tokens=_output_limit(host, self.turn),
             temperature=self.turn.temperature,
             replay_from=replay_from(host.live.messages, self.head.generation),
+            compact_at=native.native_threshold(host) if native_is_on(host) else 0,
         )
         host.note_carried(self.head.watermark)
         self.failures.began_at = host.clock.now()
@@ -172,7 +173,13 @@ class _Call:
         if "_reasoning" in message:
             message["_generation"] = self.head.generation
         message.setdefault("_model", self.host.provider.model)
-        [stored] = self.host.store.append(self.host.session_id, [message])
+        brought = None
+        if native_is_on(self.host):
+            brought = native.native_pass(self.host, message, self.shaped, self.head.generation)
+        [stored] = self.host.store.append(self.host.session_id, [message], brought)
+        pass_id = stored.pop("_brought", None)
+        if pass_id is not None:
+            native.tell_native(self.host, self.turn, pass_id)
         return stored
 
     def accept(self, reply: ModelReply) -> Message:

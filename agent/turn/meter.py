@@ -8,7 +8,8 @@ from agent.base.messages import Message
 from agent.base.record import dataclass
 from agent.base.tokens import Calibration, estimate_message, estimate_text, estimate_tools
 from agent.turn.host import TurnHost
-from agent.turn.request import ShapeLimits, shape
+from agent.turn.preflight import shape_view
+from agent.turn.request import ShapeLimits
 
 _PARTS = {"user": "user", "assistant": "assistant", "tool": "tool_results"}
 
@@ -41,7 +42,7 @@ def measure(host: TurnHost) -> ContextMeter:
         images=host.takes_images,
     )
     pins, _beyond = host.standing_pins()
-    shaped = shape(host.live.messages, limits, pins=pins)
+    shaped = shape_view(host, limits, pins)
     estimated = shaped.tokens + budget.overhead_tokens
     scale = Calibration(host.counted(estimated) / max(1, estimated))
     parts = _by_part(shaped.messages, scale)

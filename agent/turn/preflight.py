@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from agent.base.errors import ContextCannotFit
 from agent.base.events import Notice
-from agent.sessions.records import PassStatus
+from agent.base.later import later
+from agent.base.messages import Message
+from agent.sessions.records import PassStatus, Pin
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, shape
+
+if TYPE_CHECKING:
+    from agent.turn import native
+else:
+    [native] = later("agent.turn", "native")
 
 _TIGHTER = (0.5, 0.25)
 """What excerpts get of their share when nothing else makes a request fit."""
@@ -70,7 +80,28 @@ def _shape(host: TurnHost, turn: Turn, *, share: float = 1.0) -> Shaped:
         images=host.takes_images,
     )
     pins, _beyond = host.standing_pins()
-    return shape(host.live.messages, limits, current_from_seq=turn.first_seq, pins=pins)
+    return shape_view(host, limits, pins, first_seq=turn.first_seq)
+
+
+def native_is_on(host: TurnHost) -> bool:
+    """Whether the provider may compact by itself."""
+    return host.settings.compression.codex_responses_native
+
+
+def shape_view(
+    host: TurnHost, limits: ShapeLimits, pins: Sequence[Pin], *, first_seq: int | None = None
+) -> Shaped:
+    """Return the wire form of the live view, behind a compaction of the provider's if one stands.
+
+    `first_seq` is the first user row of the running turn.
+    """
+
+    def make(rows: Sequence[Message]) -> Shaped:
+        return shape(rows, limits, current_from_seq=first_seq, pins=pins)
+
+    if native_is_on(host):
+        return native.shape_shown(host, make, first_seq)
+    return make(host.live.messages)
 
 
 def _tell_pins_beyond(host: TurnHost) -> None:

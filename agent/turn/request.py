@@ -85,7 +85,7 @@ def shape(
     folded = _fold_summary(rows, limits, current_from_seq, block)
     ordered = _pair_results(folded, limits)
     merged = _merge_neighbours(ordered)
-    return Shaped(merged, sum(_tokens(message) for message in merged), tuple(excerpted))
+    return Shaped(merged, sum(tokens_of(message) for message in merged), tuple(excerpted))
 
 
 def _without_images(row: Message) -> Message:
@@ -102,7 +102,7 @@ def replay_from(view: Sequence[Message], generation: int) -> int:
     """Return the first seq whose bound reasoning may go back while a view has that generation.
 
     An answer keeps the generation under which it was asked for; a pass, an undo or a rewind since
-    then has replaced what stood before it. Imports and forks keep both numbers.
+    then has replaced what stood before it. A fork keeps both numbers.
     """
     if not generation:
         return 0
@@ -111,7 +111,8 @@ def replay_from(view: Sequence[Message], generation: int) -> int:
     return int(next(stale, -1)) + 1
 
 
-def _tokens(message: Message) -> int:
+def tokens_of(message: Message) -> int:
+    """Return the stored estimate of a message, or a new one."""
     tokens = message.get("_tokens")
     return tokens if isinstance(tokens, int) else estimate_message(message)
 
@@ -128,7 +129,7 @@ def _excerpt(row: Message, tokens: int) -> Message:
     """Return a copy whose text is cut until it takes at most `tokens`, three quarters its head."""
     text = text_of(row.get("content"))
     cut = _without_identity(row)
-    chars = int(len(text) * tokens / max(1, _tokens(row)))
+    chars = int(len(text) * tokens / max(1, tokens_of(row)))
     while True:
         chars = max(_SMALLEST_EXCERPT_CHARS, chars * 9 // 10)
         head = chars * 3 // 4
@@ -222,7 +223,7 @@ def _lost_result(call_id: str) -> Message:
 
 def _bound_round(results: list[Message], round_tokens: int) -> list[Message]:
     """Return results that fit a round's share, the largest cut first, each cut to the same size."""
-    sizes = sorted((_tokens(result) for result in results), reverse=True)
+    sizes = sorted((tokens_of(result) for result in results), reverse=True)
     excess = sum(sizes) - round_tokens
     if excess <= 0:
         return results
@@ -234,7 +235,7 @@ def _bound_round(results: list[Message], round_tokens: int) -> list[Message]:
             break
         rest -= size
     cap = max(cap, SMALLEST_RESULT_TOKENS)
-    return [_excerpt(result, cap) if _tokens(result) > cap else result for result in results]
+    return [_excerpt(result, cap) if tokens_of(result) > cap else result for result in results]
 
 
 def _merge_neighbours(rows: list[Message]) -> list[Message]:
