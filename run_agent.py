@@ -289,7 +289,7 @@ class AIAgent(AgentRuntime):
         with self._turn_lock:
             self._open_session()
             self.background.stop()
-            self._use_model(with_model(self.settings, {"name": name}))
+            self._use_model(self._named(name))
             self.calibrate(Calibration(), {})
             self.store.settle(self.session_id, model_switched(self.clock.now()))
             self._bind_compressor()

@@ -342,5 +342,6 @@ def _reply_facts(reply: ModelReply | None) -> dict[str, Any]:
         "gen_ai.usage.input_tokens": usage.prompt if usage else None,
         "gen_ai.usage.output_tokens": usage.completion if usage else None,
         "gen_ai.usage.cache_read.input_tokens": usage.cached if usage else None,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write if usage else None,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning if usage else None,
     }

@@ -26,7 +26,7 @@ class Plan:
     """The whole effect of a pass on the view it was planned for.
 
     Rows are named by `_row_id`; `cover_pending` by index into the pending messages. Everything but
-    pending rows can be adopted after a restart.
+    pending rows can be adopted after a restart. `model` and `route` wrote the summary, if one did.
     """
 
     kind: PassKind
@@ -41,6 +41,8 @@ class Plan:
     tokens_after: int = 0
     messages_after: int = 0
     cost: float | None = None
+    model: str = ""
+    route: str = ""
     summary_ms: int = 0
     receipt: Mapping[str, Any] = field(default_factory=dict)
     preview: bool = False
@@ -167,6 +169,8 @@ def make_plan(
         tokens_after=tokens_after,
         messages_after=len(changes.kept) + (changes.new_row is not None),
         cost=made.cost,
+        model=made.model,
+        route=made.route,
         summary_ms=made.summary_ms,
         receipt=_receipt(inputs, changes, made, tokens_after) | dict(conserved or {}),
         preview=preview,

@@ -75,9 +75,10 @@ def insert_pass(connection: Connection, **columns: Any) -> int:
 
 
 def prepare_pass(connection: Connection, pass_id: str, plan: Mapping[str, Any]) -> None:
-    """Keep the plan of a `planned` pass, and what it has cost."""
+    """Keep the plan of a `planned` pass, what it has cost, and who wrote the summary."""
     text = dump_record(plan, f"the plan of pass {pass_id!r}")
-    _require_change(connection, sql.PREPARE_PASS, (text, plan.get("cost"), pass_id), pass_id)
+    wrote = plan.get("cost"), plan.get("model") or None, plan.get("route") or None
+    _require_change(connection, sql.PREPARE_PASS, (text, *wrote, pass_id), pass_id)
 
 
 def adopt_pass(connection: Connection, pass_id: str, lease: Lease, trigger: str) -> None:

@@ -291,7 +291,8 @@ PASS_STATE: Final = """
 SELECT ordinal, conversation_id, status, lease_token FROM compaction_passes
 WHERE id = ? AND coalesce(?, conversation_id) = conversation_id ORDER BY ordinal"""
 PREPARE_PASS: Final = """
-UPDATE compaction_passes SET status = 'prepared', plan = ?, cost = ?
+UPDATE compaction_passes SET status = 'prepared', plan = ?, cost = ?,
+    model = coalesce(?, model), route = coalesce(?, route)
 WHERE id = ? AND status = 'planned'"""
 ADOPT_PASS: Final = """
 UPDATE compaction_passes SET lease_token = ?, trigger = ? WHERE id = ? AND status = 'prepared'"""

@@ -240,6 +240,7 @@ def _usage(chat: Chat, _argument: str) -> None:
         ("model calls", figures.count(totals.calls)),
         ("prompt tokens", figures.count(totals.prompt)),
         ("of them cached", figures.count(totals.cached)),
+        ("of them written to the cache", figures.count(totals.cache_write)),
         ("answer tokens", figures.count(totals.completion)),
         ("cost", figures.dollars(totals.cost)),
     ]

@@ -317,6 +317,20 @@ class Routes:
         return auxiliary_client.AuxiliaryClient(route.provider, limits)
 
 
+def switched(settings: Settings, name: str) -> Settings:
+    """Return settings that name another model of the same endpoint.
+
+    A window that was set is the old model's where the new one's is known; a server on this machine
+    may have been started with less than a model can.
+    """
+    model = settings.model
+    known = known_facts(name, model.base_url).window_tokens if name != model.name else 0
+    window = model.context_length
+    if known:
+        window = min(window, known) if is_own_machine(model.base_url) else 0
+    return replace(settings, model=replace(model, name=name, context_length=window))
+
+
 def _beside(main: ModelSettings, item: RouteSettings) -> ModelSettings:
     """Return the settings of a route that takes from the main one what it does not name."""
     is_same_endpoint = not item.base_url or item.base_url == main.base_url

@@ -83,6 +83,7 @@ class AgentRuntime:
         self._inflight_turn_session_id: str | None = None
         self._turn_lock = threading.RLock()
         self.background = Background(self)
+        self._given = options.provider
         self._routes: Routes | None = None
         self._tools: dict[str, Tool] | None = None
         self.context_compressor: Any = open_engine(settings.context.engine, settings.compression)
@@ -124,7 +125,7 @@ class AgentRuntime:
     def routes(self) -> Routes:
         """The model's route and those it falls back on; opened at first use."""
         if self._routes is None:
-            self._routes = routes.Routes(self, self.options.provider)
+            self._routes = routes.Routes(self, self._given)
         return self._routes
 
     @property
@@ -367,11 +368,15 @@ class AgentRuntime:
             )
         return registry.add_tools(offered, self.options.tools or ())
 
+    def _named(self, name: str) -> Settings:
+        """Return the settings with another model of the same endpoint."""
+        return routes.switched(self.settings, name)
+
     def _use_model(self, settings: Settings) -> None:
         """Take over settings that name another model."""
         self._close_providers()
         self.settings = settings
-        self._routes = self._tools = self._overhead = None
+        self._given = self._routes = self._tools = self._overhead = None
 
     def _close_providers(self) -> None:
         if self._routes is not None:

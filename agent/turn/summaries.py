@@ -58,7 +58,7 @@ class Summarisers:
 
     @property
     def model(self) -> str:
-        """The id of the model that was asked last, else of the one that would be."""
+        """The id of the model that this attempt asked last, else of the one it would ask."""
         return (self._used or self._in_order()[0]).provider.model
 
     @property
@@ -67,9 +67,10 @@ class Summarisers:
         return (self._used or self._in_order()[0]).provider.route
 
     def take_notices(self) -> list[str]:
-        """Return what people should know of the calls since the last time, oldest first."""
+        """Return what people should know of an attempt that ended, oldest first, and forget it."""
         said = list(self._said)
         self._said.clear()
+        self._used = None
         return said
 
     def summarise(

@@ -27,7 +27,7 @@ from tests.trace.ledger import ledger_row
 REPLY = ModelReply(
     message={"role": "assistant", "content": "secret words"},
     finish_reason="stop",
-    usage=TokenUsage(prompt=900, completion=40, cached=800, reasoning=5),
+    usage=TokenUsage(prompt=900, completion=40, cached=800, reasoning=5, cache_write=50),
     model="m-2026",
     request_id="req-1",
 )
@@ -184,6 +184,7 @@ CALL_SHAPE = (
         "gen_ai.usage.input_tokens": 900,
         "gen_ai.usage.output_tokens": 40,
         "gen_ai.usage.cache_read.input_tokens": 800,
+        "gen_ai.usage.cache_creation.input_tokens": 50,
         "gen_ai.usage.reasoning.output_tokens": 5,
     },
 )
