@@ -49,7 +49,7 @@ def copy_message(message: Message) -> Message:
 
 
 def _copy_value(value: Any) -> Any:
-    """Return a deep copy of a JSON value, in a fifth of the time of `copy.deepcopy`."""
+    """Return a deep copy of a JSON value; `copy.deepcopy` keeps a memo that none needs."""
     if value.__class__ is dict:
         return {key: _copy_value(item) for key, item in value.items()}
     if value.__class__ is list:
