@@ -41,6 +41,7 @@ from agent.compaction.cooldown import (
     ledger_class,
 )
 from agent.compaction.fence import CompressionCommitFence
+from agent.compaction.gain import expected_gain
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
 from agent.compaction.material import read_material
 from agent.compaction.outcomes import SETTLED, classify
@@ -330,6 +331,8 @@ class _Attempt:
         agent = self.agent
         if self.request.prepares:
             return None
+        receipt = {**plan.receipt, **expected_gain(agent, self.inputs, plan)}
+        plan = dataclasses.replace(plan, receipt=receipt)
         waited = {"waited": self.request.waited_ms} if self.request.waited_ms else {}
         rotates = plan.kind in _ROTATING and not getattr(agent, "compression_in_place", True)
         commit = plan.commit(

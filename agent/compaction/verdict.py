@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING
+
+from agent.base.later import later
 from agent.compaction.budget import PREPARE_SHARE
 from agent.compaction.cooldown import Ending, Health, Outcome, fingerprint, next_health
 from agent.compaction.host import CompressionHost
+from agent.providers.protocol import TokenUsage
 from agent.sessions.records import Guards, PassClosing, PassRecord, PassStatus
 
+if TYPE_CHECKING:
+    from agent.compaction import gain
+else:
+    [gain] = later("agent.compaction", "gain")
 
-def judge_last_pass(agent: CompressionHost, prompt_tokens: int, trigger_tokens: int) -> None:
-    """Judge the last committed pass by the first real prompt count that follows it."""
+
+def judge_last_pass(
+    agent: CompressionHost,
+    prompt_tokens: int,
+    trigger_tokens: int,
+    usage: TokenUsage | None = None,
+) -> None:
+    """Judge the last committed pass by the first real prompt count that follows it.
+
+    With the whole `usage` of that request, what the pass gained goes on its ledger row.
+    """
     health = Health.from_dict(agent.store.health(agent.session_id))
     if not health.awaiting_verdict:
         return
@@ -21,7 +39,8 @@ def judge_last_pass(agent: CompressionHost, prompt_tokens: int, trigger_tokens: 
         floor_tokens=prompt_tokens if prompt_tokens >= PREPARE_SHARE * trigger_tokens else 0,
     )
     _health, guards = next_health(health, outcome)
-    agent.store.settle(agent.session_id, guards)
+    noted = {} if usage is None else gain.measured_gain(agent, usage)
+    agent.store.settle(agent.session_id, dataclasses.replace(guards, noted=noted))
 
 
 def guards_after(agent: CompressionHost, outcome: Outcome) -> Guards:

@@ -48,7 +48,7 @@ def read_cooldown(
 
 
 def write_guards(connection: Connection, conversation_id: int, guards: Guards) -> None:
-    """Write an outcome's guards: clear, then arm, then the health record."""
+    """Write an outcome's guards: clear, then arm, the health record, what showed."""
     if guards.clear_cooldown:
         clear(connection, conversation_id)
     if guards.cooldown_until is not None:
@@ -62,6 +62,10 @@ def write_guards(connection: Connection, conversation_id: int, guards: Guards) -
     if guards.health is not None:
         health = dump_record(guards.health, "the health record")
         connection.execute(sql.SET_HEALTH, (health, conversation_id))
+    if guards.noted:
+        noted = dump_record(guards.noted, "what showed of a pass")
+        shown = {"noted": noted, "conversation_id": conversation_id}
+        connection.execute(sql.NOTE_ON_RECEIPT, shown)
 
 
 def read_health(connection: Connection, conversation_id: int) -> dict[str, Any]:

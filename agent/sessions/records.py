@@ -130,7 +130,8 @@ class Guards:
     """What an outcome writes about the future, in the outcome's own transaction.
 
     `cooldown_until` merges with the stored deadline: the longer wins, the newest error stays.
-    `clear_cooldown` empties it first. `health` replaces the stored record when not None.
+    `clear_cooldown` empties it first. `health` replaces the stored record when not None. `noted`
+    is added to the receipt of the newest committed pass: what showed of it later.
     """
 
     clear_cooldown: bool = False
@@ -138,6 +139,7 @@ class Guards:
     cooldown_error: str = ""
     failure_class: str = ""
     health: Mapping[str, Any] | None = None
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
 
 NO_GUARDS = Guards()

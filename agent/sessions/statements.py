@@ -286,6 +286,12 @@ WHERE conversation_id = ? AND status IN ('planned', 'prepared')"""
 SPENT_SINCE: Final = """
 SELECT coalesce(sum(cost), 0.0) FROM compaction_passes
 WHERE conversation_id = ? AND coalesce(finished_at, created_at) >= ?"""
+NOTE_ON_RECEIPT: Final = """
+UPDATE compaction_passes SET receipt = json_patch(receipt, :noted),
+    gain_actual = json_extract(:noted, '$.gain.actual_tokens')
+WHERE ordinal = (
+    SELECT max(ordinal) FROM compaction_passes
+    WHERE conversation_id = :conversation_id AND status = 'committed')"""
 MARK_UNDONE: Final = "UPDATE compaction_passes SET status = 'undone' WHERE ordinal = ?"
 PASS_STATE: Final = """
 SELECT ordinal, conversation_id, status, lease_token FROM compaction_passes
@@ -303,7 +309,8 @@ WHERE id = ? AND status IN ('planned', 'prepared')"""
 COMMIT_PASS: Final = """
 UPDATE compaction_passes SET status = 'committed', kind = ?, strategy = ?, failure_class = ?,
     generation = ?, tokens_after = ?, messages_after = ?, cost = ?, durations = ?, receipt = ?,
-    finished_at = ?, child_session_id = ?
+    gain_predicted = json_extract(?, '$.gain.predicted_tokens'), finished_at = ?,
+    child_session_id = ?
 WHERE ordinal = ? AND status IN ('planned', 'prepared')"""
 BUMP_GENERATION: Final = """
 UPDATE conversations SET generation = generation + 1, pass_count = pass_count + ?

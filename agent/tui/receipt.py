@@ -21,7 +21,9 @@ _EXIT_CODES = {
     PassStatus.BLOCKED: UsageError.exit_code,
     PassStatus.SUPERSEDED: HermesError.exit_code,
 }
-_TOLD_ABOVE = frozenset({"tokens_before", "tokens_after", "strategy", "reason", "summary_model"})
+_TOLD_ABOVE = frozenset(
+    {"tokens_before", "tokens_after", "strategy", "reason", "summary_model", "gain"}
+)
 
 
 def pass_lines(record: PassRecord) -> list[Line]:
@@ -39,6 +41,7 @@ def pass_lines(record: PassRecord) -> list[Line]:
         "messages": before_after(record.messages_before, record.messages_after, "").strip(),
         "summary model": record.route or record.model,
         "cost": figures.dollars(record.cost) if record.cost is not None else "",
+        **_gain_facts(record.receipt.get("gain") or {}),
         "started": figures.moment(record.created_at),
         "took": _durations(record.durations),
     }
@@ -96,6 +99,19 @@ def as_planned(record: PassRecord) -> PassRecord:
         messages_after=plan["messages_after"],
         receipt=plan["receipt"],
     )
+
+
+def _gain_facts(gain: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a pass was expected to gain and what it gained, and how the cache stood."""
+    facts = {"prompt cache": str(gain.get("cache", "")).removeprefix("unknown")}
+    for name, kind in (("gain expected", "predicted"), ("gain measured", "actual")):
+        tokens, dollars = gain.get(f"{kind}_tokens"), gain.get(f"{kind}_dollars")
+        if tokens is not None:
+            sign = "-" if (dollars or 0) < 0 else ""
+            saved = "" if dollars is None else sign + figures.dollars(abs(dollars))
+            money = f", {saved} at the next one" if saved else ""
+            facts[name] = f"{figures.count(tokens)} tokens a request{money}"
+    return facts
 
 
 def _receipt_facts(receipt: Mapping[str, Any]) -> dict[str, str]:

@@ -87,14 +87,18 @@ class Background:
                 self._job = _Job(host, self._kept)
                 self._job.thread.start()
 
-    def commit(self, turn: Turn) -> None:
-        """Commit the prepared pass, if there is one and it still fits; a preview waits."""
+    def commit(self, turn: Turn) -> bool:
+        """Commit the prepared pass, if there is one and it still fits; a preview waits.
+
+        Returns whether the view has changed.
+        """
         host = self._host
         if not host.prepares_in_background:
-            return
+            return False
         record = host.store.prepared_pass(host.session_id)
-        if record is not None and not record.plan.get("preview"):
-            self._run(turn, AttemptRequest(trigger=TRIGGER, adopt_only=True))
+        if record is None or record.plan.get("preview"):
+            return False
+        return self._run(turn, AttemptRequest(trigger=TRIGGER, adopt_only=True)).committed
 
     def attempt(
         self, turn: Turn, *, trigger: str, needed: Callable[[], bool] | None = None

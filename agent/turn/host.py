@@ -60,6 +60,7 @@ class Turn:
     waited_ms: int = 0
     overflow_passes: int = 0
     blocked_noted: bool = False
+    waiting_noted: bool = False
     passes: list[str] = field(default_factory=list)
     usage: UsageTotals = field(default_factory=UsageTotals)
 
@@ -91,7 +92,7 @@ class BackgroundPasses(Protocol):
 
     def consider(self, used_tokens: int) -> None: ...
 
-    def commit(self, turn: Turn) -> None: ...
+    def commit(self, turn: Turn) -> bool: ...
 
     def attempt(
         self, turn: Turn, *, trigger: str, needed: Callable[[], bool] | None = None

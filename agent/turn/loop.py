@@ -207,9 +207,12 @@ class _Call:
                 "prompt": held,
                 "estimated": estimated,
                 "generation": self.head.generation,
+                "cached": usage.cached,
+                "cache_write": usage.cache_write,
+                "at": host.clock.now(),
             }
             host.calibrate(calibration, anchor)
-            judge_last_pass(host, held, host.trigger_tokens)
+            judge_last_pass(host, held, host.trigger_tokens, usage)
         cost = host.provider.price(usage)
         host.usage.add(usage, cost)
         self.turn.usage.add(usage, cost)

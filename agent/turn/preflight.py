@@ -9,14 +9,15 @@ from agent.base.errors import ContextCannotFit
 from agent.base.events import Notice
 from agent.base.later import later
 from agent.base.messages import Message
+from agent.compaction.budget import PREPARE_SHARE
 from agent.sessions.records import PassStatus, Pin
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, shape
 
 if TYPE_CHECKING:
-    from agent.turn import native
+    from agent.turn import native, timing
 else:
-    [native] = later("agent.turn", "native")
+    native, timing = later("agent.turn", "native", "timing")
 
 _TIGHTER = (0.5, 0.25)
 """What excerpts get of their share when nothing else makes a request fit."""
@@ -27,16 +28,20 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
 
     Compacts at most once when the trigger is reached and once more, without a model, when the
     result still does not fit. What was prepared in the background is committed as the turn starts;
-    while one is being prepared a request that still fits is sent as it is.
+    while one is being prepared a request that still fits is sent as it is. Both are left for later
+    while a warm prompt cache makes that worth it (`timing.py`).
     Raises: ContextCannotFit when it is larger than the window after that; nothing was sent.
     """
-    if trigger == "turn_start_threshold":
-        host.background.commit(turn)
     shaped = _shape(host, turn)
     turn.used_tokens = _used(host, shaped)
-    if turn.used_tokens < host.trigger_tokens:
+    is_near = turn.used_tokens >= PREPARE_SHARE * host.trigger_tokens
+    waits = is_near and trigger != "overflow" and timing.waits(host, turn, shaped)
+    if trigger == "turn_start_threshold" and not waits and host.background.commit(turn):
+        shaped = _shape(host, turn)
+        turn.used_tokens = _used(host, shaped)
+    if turn.used_tokens < host.trigger_tokens or waits:
         host.background.consider(turn.used_tokens)
-    may_start = not host.background.running and not turn.blocked_noted
+    may_start = not (host.background.running or turn.blocked_noted or waits)
     is_due = host.context_compressor.should_compress(turn.used_tokens)
     if _over(host, shaped) or (is_due and may_start):
         for _ in range(2):
