@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from agent.testing.builders import call
 from agent.testing.stub_reply import Reply
 from tests.server.served import Served, error_of, read_events
@@ -18,6 +16,21 @@ WEATHER = {
     "parameters": {"type": "object", "properties": {}},
     "strict": True,
 }
+UNSERVED: list[tuple[dict, int, str]] = [
+    ({"previous_response_id": "resp_none"}, 404, "previous_response_not_found"),
+    ({"conversation": "nobody"}, 404, "session_not_found"),
+    ({"conversation": {"id": 5}}, 400, "invalid_value"),
+    ({"conversation": "a", "previous_response_id": "b"}, 400, "invalid_value"),
+    ({"text": {"format": {"type": "json_schema"}}}, 400, "unsupported_parameter"),
+    ({"background": True}, 400, "unsupported_parameter"),
+    ({"tools": [{"type": "web_search"}]}, 400, "unsupported_parameter"),
+    ({"tools": [{"type": "function"}]}, 400, "invalid_value"),
+    ({"input": [{"type": "item_reference", "id": "x"}]}, 400, "unsupported_item"),
+    ({"input": [{"type": ["x"]}]}, 400, "unsupported_item"),
+    ({"input": [{"role": "user"}]}, 400, "invalid_value"),
+    ({"input": []}, 400, "invalid_value"),
+    ({"model": "gpt-99"}, 404, "model_not_found"),
+]
 
 
 def ask(served: Served, given: Any, **fields: Any) -> Any:
@@ -213,27 +226,8 @@ def test_a_stream_that_breaks_ends_with_a_failed_response(served: Served) -> Non
     assert events[-1]["response"]["error"]["code"] == "network"
 
 
-@pytest.mark.parametrize(
-    ("fields", "status", "code"),
-    [
-        ({"previous_response_id": "resp_none"}, 404, "previous_response_not_found"),
-        ({"conversation": "nobody"}, 404, "session_not_found"),
-        ({"conversation": {"id": 5}}, 400, "invalid_value"),
-        ({"conversation": "a", "previous_response_id": "b"}, 400, "invalid_value"),
-        ({"text": {"format": {"type": "json_schema"}}}, 400, "unsupported_parameter"),
-        ({"background": True}, 400, "unsupported_parameter"),
-        ({"tools": [{"type": "web_search"}]}, 400, "unsupported_parameter"),
-        ({"tools": [{"type": "function"}]}, 400, "invalid_value"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, 400, "unsupported_item"),
-        ({"input": [{"type": ["x"]}]}, 400, "unsupported_item"),
-        ({"input": [{"role": "user"}]}, 400, "invalid_value"),
-        ({"input": []}, 400, "invalid_value"),
-        ({"model": "gpt-99"}, 404, "model_not_found"),
-    ],
-)
-def test_what_cannot_be_served_is_refused(
-    served: Served, fields: dict, status: int, code: str
-) -> None:
-    answer = served.post(PATH, {"model": "stub-model", "input": "hi", **fields})
-    assert error_of(answer) == (status, "invalid_request_error", code)
+def test_what_cannot_be_served_is_refused(served: Served) -> None:
+    base = {"model": "stub-model", "input": "hi"}
+    told = [error_of(served.post(PATH, {**base, **fields})) for fields, _status, _code in UNSERVED]
+    assert told == [(status, "invalid_request_error", code) for _, status, code in UNSERVED]
     assert served.get("/api/sessions").json() == {"sessions": []}

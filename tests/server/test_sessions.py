@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent.testing.builders import assistant, user
 from agent.testing.stub_reply import Reply
 from agent.testing.summaries import GOOD_SUMMARY
@@ -190,12 +188,10 @@ def test_whoever_listens_hears_what_happens(served: Served) -> None:
     assert kinds == ["turn_started", "text_delta", "usage", "turn_finished"]
 
 
-@pytest.mark.parametrize(
-    "path", ["", "/messages", "/compactions", "/pins", "/search?q=x", "/events", "/compactions/x"]
-)
-def test_a_session_that_is_not_there_is_not_found(served: Served, path: str) -> None:
-    answer = served.get(f"{SESSIONS}/nobody{path}")
-    assert error_of(answer) == (404, "invalid_request_error", "session_not_found")
+def test_a_session_that_is_not_there_is_not_found(served: Served) -> None:
+    parts = ("", "/messages", "/compactions", "/pins", "/search?q=x", "/events", "/compactions/x")
+    told = {error_of(served.get(f"{SESSIONS}/nobody{part}")) for part in parts}
+    assert told == {(404, "invalid_request_error", "session_not_found")}
 
 
 def test_metrics_count_turns_tokens_and_requests(served: Served) -> None:
