@@ -87,7 +87,8 @@ class CompressionSettings:
     spend_limit_per_hour: float = 0.0
     """Dollars of summaries in any hour of one conversation, by known prices; 0 sets no limit."""
     codex_responses_native: bool = False
-    """Let a provider that offers it compact by itself (`responses`); our own passes stay armed."""
+    """Let a provider that offers it compact by itself (`responses`, `anthropic_messages`); our own
+    passes stay armed."""
     codex_responses_compact_threshold: int = 0
     """Tokens from which on it may; 0 takes 0.9 of where our own pass starts."""
     context_timeout_seconds: float = 120.0

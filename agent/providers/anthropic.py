@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agent.base.errors import RequestRefused
@@ -16,11 +16,16 @@ from agent.base.messages import Message, call_ids
 from agent.providers.anthropic_reply import AnthropicPieces
 from agent.providers.anthropic_rows import (
     RowJoiner,
+    behind_compaction,
+    bound_to,
     choose_cuts,
     cut,
+    holds_compaction,
     ids_apart,
+    is_compacted,
     joined,
     may_think,
+    plain_answers,
     system_blocks,
     tool_blocks,
     write_row,
@@ -33,8 +38,15 @@ from agent.providers.protocol import ModelReply, ModelRequest
 DEFAULT_URL = "https://api.anthropic.com"
 HEADERS = (("anthropic-version", "2026-10-21"),)
 
+_COMPACTS = "compact_20260112"
+_COMPACT_BETA = "compact-2026-01-12"
 _SMALLEST_THINKING_TOKENS = 1_024
 _SPEAKS_OF_THINKING = re.compile(r"(?i)thinking|signature")
+
+
+def _lets_compact(request: ModelRequest, quirks: Quirks) -> bool:
+    """Return whether a request lets the service compact by itself."""
+    return request.compact_at > 0 and not quirks & {"context_management", "anthropic-beta"}
 
 
 def versioned_url(base_url: str) -> str:
@@ -51,27 +63,29 @@ class AnthropicMessages(HttpModel):
 
     path: ClassVar[str] = "/messages"
     headers: ClassVar[tuple[tuple[str, str], ...]] = HEADERS
-    learnable: ClassVar[tuple[str, ...]] = ("temperature", "thinking.type")
+    learnable: ClassVar[tuple[str, ...]] = (
+        "temperature",
+        "thinking.type",
+        "context_management",
+        "anthropic-beta",
+    )
 
     def __init__(self, *, base_url: str, thinking_tokens: int = 0, **settings: Any) -> None:
         super().__init__(base_url=versioned_url(base_url), **settings)
         self._thinking_tokens = thinking_tokens
         self._joiner = RowJoiner()
         self._forgotten = 0
+        self._has_compactions = False
         self._seqs_of_ids: dict[str, int] = {}
         self._repeated_ids: set[str] = set()
-
-    @property
-    def _bound_to(self) -> str:
-        """What thinking is bound to: the same model by another wire cannot take it."""
-        return f"{self.route} (messages)"
 
     def _write_row(self, message: Message, replays: bool) -> bytes:
         seq = message.get("_seq", 0)
         for call_id in call_ids(message) if seq else ():
             if self._seqs_of_ids.setdefault(call_id, seq) != seq:
                 self._repeated_ids.add(call_id)
-        return write_row(message, replays, route=self._bound_to)
+        self._has_compactions |= holds_compaction(message, self.route)
+        return write_row(message, replays, route=self.route)
 
     def _send(self, request: ModelRequest, call: Call) -> ModelReply:
         """Send; when the endpoint refuses thinking of earlier answers, once more without it."""
@@ -93,6 +107,13 @@ class AnthropicMessages(HttpModel):
         if repeated:
             messages = ids_apart(messages, repeated)
             rows = self._encoder.rows(messages, replay_from)
+        if self._has_compactions:
+            asks = _lets_compact(request, quirks)
+            messages = plain_answers(messages, rows, but_newest=asks)
+            rows = self._encoder.rows(messages, replay_from)
+            if asks and is_compacted(rows):
+                messages = behind_compaction(messages, rows)
+                rows = self._encoder.rows(messages, replay_from)
         keep = any("_row_id" in message for message in messages)
         parts, stable = self._joiner.join(rows, keep=keep)
         cuts = choose_cuts(messages, stable)
@@ -120,7 +141,13 @@ class AnthropicMessages(HttpModel):
             )
         elif request.temperature is not None and "temperature" not in quirks:
             fields["temperature"] = request.temperature
+        if _lets_compact(request, quirks):
+            trigger = {"type": "input_tokens", "value": request.compact_at}
+            fields["context_management"] = {"edits": [{"type": _COMPACTS, "trigger": trigger}]}
         return fields
+
+    def _more_headers(self, request: ModelRequest, quirks: Quirks) -> Mapping[str, str]:
+        return {"anthropic-beta": _COMPACT_BETA} if _lets_compact(request, quirks) else {}
 
     def _repeated_in(self, messages: Sequence[Message]) -> set[str]:
         """Return the ids that calls of messages without a seq share with any other call."""
@@ -129,4 +156,4 @@ class AnthropicMessages(HttpModel):
         return {name for name, n in counts.items() if n > 1 or name in self._seqs_of_ids}
 
     def _pieces(self) -> AnthropicPieces:
-        return AnthropicPieces(self._model, self._bound_to)
+        return AnthropicPieces(self._model, bound_to(self.route))

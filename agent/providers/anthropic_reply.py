@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.base.messages import Message, clean_text
 from agent.base.record import dataclass
-from agent.providers.anthropic_rows import LAYOUT, THINKING
+from agent.providers.anthropic_rows import COMPACTION, LAYOUT, THINKING
 from agent.providers.failures import Complaint, complaint_of
 from agent.providers.protocol import Delta, ModelReply
 from agent.providers.reasoning import keep_fields
@@ -53,6 +53,11 @@ class _Block:
         """Return a text field, as it began and as it grew."""
         began = self.opened.get(name)
         return join_text([began if isinstance(began, str) else "", *self.grown.get(name, ())])
+
+    def compaction(self) -> dict[str, Any] | None:
+        """Return a compaction as it goes back, None for one that failed."""
+        block = {name: value for name, value in self.opened.items() if value is not None}
+        return {"type": self.kind, **block} if block.get("content") else None
 
     def sealed(self) -> dict[str, Any] | None:
         """Return a thinking block as it goes back, None while its seal has not arrived."""
@@ -141,6 +146,10 @@ class AnthropicPieces:
 
     def _grow(self, index: Any, delta: Mapping[str, Any]) -> Delta | None:
         block = self._blocks.get(index)
+        if block is not None and delta.get("type") == "compaction_delta":
+            said = {name: value for name, value in delta.items() if name != "type" and value}
+            block.opened.update(said)
+            return None
         source, name = _GROWING.get(str(delta.get("type")), ("", ""))
         piece = delta.get(source)
         if block is None or not isinstance(piece, str) or not piece:
@@ -170,13 +179,15 @@ class AnthropicPieces:
         )
 
     def _layout(self, blocks: list[_Block]) -> dict[str, Any]:
-        """Return where each block stood; nothing without thinking, or with some of it cut off."""
+        """Return where each block stood; nothing where none is opaque, or one was cut off."""
         layout: list[Any] = []
         for block in blocks:
             if block.kind in THINKING:
                 layout.append(block.sealed())
                 if layout[-1] is None:
                     return {}
+            elif block.kind == COMPACTION:
+                layout += filter(None, [block.compaction()])
             elif block.kind == "text":
                 layout.append(len(block.text("text")))
             elif block.kind == "tool_use":

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from agent.base.images import IMAGE_WORD, images_apart, is_image
-from agent.base.messages import Message, clean_text
+from agent.base.messages import Message, call_ids, clean_text
 from agent.providers.encode import encode_json, valid_call, valid_name
 from agent.providers.reasoning import kept_fields
 
@@ -23,12 +23,14 @@ LAYOUT = "layout"
 there whole, a text as its number of characters, a call as null."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
+COMPACTION = "compaction"
 
 _NOTHING = "(empty)"
 _DATA_URL = re.compile(r"data:(image/(?:jpeg|png|gif|webp))(?:;[\w.=+-]+)*;base64,([\w+/=]+)")
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK = b" "
 _THINKING_ROWS = (b' {"type":"thinking"', b' {"type":"redacted_thinking"')
+_COMPACTION_ROW = b' {"type":"compaction"'
 _CUT = b',"cache_control":{"type":"ephemeral"}}'
 _SEPARATORS = (
     (b",", b']},{"role":"assistant","content":['),
@@ -59,14 +61,10 @@ def write_row(message: Message, replays: bool, *, route: str) -> bytes:
 
 def _answer(message: Message, replays: bool, route: str) -> list[Block]:
     """Return an assistant's blocks; opaque ones go back whole and in place, or not at all."""
-    content = message.get("content")
-    parts = [block["text"] for block in _parts(content) if block["type"] == "text"]
-    said = content if isinstance(content, str) else "\n".join(parts)
+    said = _said(message)
     calls = [_call(call) for call in message.get("tool_calls") or ()]
-    replays = replays and not message.get("_masked_by")
-    layout = kept_fields(message.get("_reasoning"), route).get(LAYOUT, ()) if replays else ()
-    sizes = [piece for piece in layout if isinstance(piece, int)]
-    if not layout or sum(sizes) != len(said) or layout.count(None) != len(calls):
+    layout = _layout(message, route) if replays else []
+    if not layout:
         return [*_texts(said), *calls]
     blocks: list[Block] = []
     start = 0
@@ -79,6 +77,35 @@ def _answer(message: Message, replays: bool, route: str) -> list[Block]:
         else:
             blocks.append(piece)
     return blocks
+
+
+def _said(message: Message) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in _parts(content) if block["type"] == "text")
+
+
+def _layout(message: Message, route: str) -> list[Any]:
+    """Return how the answer of that route was laid out; empty when the message does not say any
+    more what the answer said."""
+    layout: list[Any] = kept_fields(message.get("_reasoning"), bound_to(route)).get(LAYOUT, [])
+    sizes = [piece for piece in layout if isinstance(piece, int)]
+    is_whole = not message.get("_masked_by") and sum(sizes) == len(_said(message))
+    return layout if is_whole and layout.count(None) == len(call_ids(message)) else []
+
+
+def bound_to(route: str) -> str:
+    """Return what opaque blocks are bound to: the same model by another wire cannot take them."""
+    return f"{route} (messages)"
+
+
+def holds_compaction(message: Message, route: str) -> bool:
+    """Return whether a message of that route brought a compaction that may go back."""
+    if f'"{COMPACTION}"' not in (message.get("_reasoning") or ""):
+        return False
+    layout = _layout(message, route)
+    return any(isinstance(piece, dict) and piece["type"] == COMPACTION for piece in layout)
 
 
 def _call(call: Mapping[str, Any]) -> Block:
@@ -253,6 +280,41 @@ def may_think(messages: Sequence[Message], rows: Sequence[bytes]) -> bool:
             index -= 1
         first = rows[index] if index < start else first
     return not first or first.startswith(_THINKING_ROWS)
+
+
+def is_compacted(rows: Sequence[bytes]) -> bool:
+    """Return whether a row begins with a compaction of the service's."""
+    return any(row.startswith(_COMPACTION_ROW) for row in rows)
+
+
+def behind_compaction(messages: Sequence[Message], rows: Sequence[bytes]) -> list[Message]:
+    """Return messages so that what stands before the newest compaction is still read.
+
+    The service ignores everything before it; what a request restates there follows behind it,
+    after the results that must come first.
+    """
+    newest = max(place for place, row in enumerate(rows) if row.startswith(_COMPACTION_ROW))
+    before = messages[:newest]
+    if any(message.get("role") == "assistant" for message in before):
+        return list(messages)
+    end = newest + 1
+    while end < len(messages) and messages[end].get("role") == "tool":
+        end += 1
+    restated = [message for message in before if "_kind" in message or "_seq" in message]
+    opening: Message = {"role": "user", "content": _NOTHING}
+    return [opening, *messages[newest:end], *restated, *messages[end:]]
+
+
+def plain_answers(
+    messages: Sequence[Message], rows: Sequence[bytes], *, but_newest: bool
+) -> list[Message]:
+    """Return messages without what answers brought along compactions, all or all but the newest."""
+    places = [place for place, row in enumerate(rows) if row.startswith(_COMPACTION_ROW)]
+    plain = set(places[:-1] if but_newest else places)
+    return [
+        _changed(message, _reasoning="") if place in plain else message
+        for place, message in enumerate(messages)
+    ]
 
 
 def ids_apart(messages: Sequence[Message], repeated: set[str]) -> list[Message]:

@@ -82,6 +82,10 @@ class HttpModel(ABC):
     def _body(self, request: ModelRequest, quirks: Quirks) -> bytes:
         """Return the body of a request to an endpoint with these quirks."""
 
+    def _more_headers(self, request: ModelRequest, quirks: Quirks) -> Mapping[str, str]:
+        """Return the headers that only this request needs."""
+        return {}
+
     @abstractmethod
     def _pieces(self) -> AnswerPieces:
         """Return what puts one answer together."""
@@ -141,7 +145,8 @@ class HttpModel(ABC):
         body = self._body(request, quirks)
         accept = "text/event-stream" if request.stream else "application/json"
         call.expect_whole(not request.stream)
-        with self._transport.send(call, self.path, body, accept=accept) as incoming:
+        more = self._more_headers(request, quirks)
+        with self._transport.send(call, self.path, body, accept=accept, more=more) as incoming:
             if incoming.ok:
                 call.expect_whole(incoming.is_json or not request.stream)
                 return self._read(incoming, call.watch)

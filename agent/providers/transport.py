@@ -129,17 +129,18 @@ class Transport:
         *,
         accept: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> Iterator[Incoming]:
         """Send one request and give the answer, which is closed afterwards.
 
         `path` is appended to the endpoint's address; a body makes it a POST. `headers` are sent in
-        place of all of ours, the key's too, but for the encoding of the answer. `call` must be
-        entered in this thread.
+        place of all of ours, the key's too, but for the encoding of the answer; `more` beside
+        ours. `call` must be entered in this thread.
         Raises: ProviderError by kind; CallCancelled.
         """
         pool = self._opened()
         sent = (
-            self._headers(accept, has_body=body is not None)
+            {**self._headers(accept, has_body=body is not None), **(more or {})}
             if headers is None
             else {**headers, **_PLAIN}
         )

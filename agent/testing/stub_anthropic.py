@@ -13,6 +13,7 @@ import orjson
 
 from agent.testing.stub_anthropic_strict import (
     check_anthropic,
+    compact_trigger,
     count_block,
     count_prompt,
     hidden,
@@ -49,7 +50,7 @@ def _stream(reply: Reply, request: RecordedRequest, number: int) -> Sequence[Fra
     usage = _usage(reply, request)
     opening = _message(request, number, [], None, usage and {**usage, "output_tokens": 1})
     frames = [_event({"type": "message_start", "message": opening})]
-    for index, block in enumerate(_content(reply)):
+    for index, block in enumerate(_content(reply, request)):
         frames += _block_frames(index, block, reply)
     if reply.close_without_finish:
         return frames
@@ -95,6 +96,11 @@ def _hidden_deltas(block: Mapping[str, Any], _reply: Reply) -> _Deltas:
     return dict(block), []
 
 
+def _compaction_deltas(block: Mapping[str, Any], _reply: Reply) -> _Deltas:
+    delta = {"type": "compaction_delta", "content": block["content"]}
+    return {**block, "content": None}, [(delta, 0)]
+
+
 def _call_deltas(block: Mapping[str, Any], reply: Reply) -> _Deltas:
     written = next(
         call["function"]["arguments"] for call in reply.tool_calls if call["id"] == block["id"]
@@ -110,6 +116,7 @@ _DELTAS = {
     "text": _text_deltas,
     "thinking": _thinking_deltas,
     "redacted_thinking": _hidden_deltas,
+    "compaction": _compaction_deltas,
     "tool_use": _call_deltas,
 }
 
@@ -117,7 +124,7 @@ _DELTAS = {
 def _whole(reply: Reply, request: RecordedRequest, number: int) -> bytes:
     usage = _usage(reply, request)
     return orjson.dumps(
-        _message(request, number, _content(reply), _stop_reason(reply), usage),
+        _message(request, number, _content(reply, request), _stop_reason(reply), usage),
     )
 
 
@@ -140,11 +147,18 @@ def _message(
     return message if usage is None else {**message, "usage": dict(usage)}
 
 
-def _content(reply: Reply) -> list[dict[str, Any]]:
-    """Return the blocks of the answer; `reasoning_key` "redacted" hides the reasoning."""
+def _content(reply: Reply, request: RecordedRequest) -> list[dict[str, Any]]:
+    """Return the blocks of the answer; `reasoning_key` "redacted" hides the reasoning.
+
+    A compaction comes first when a request has reached the tokens that it names.
+    """
     if reply.choices_empty:
         return []
     blocks: list[dict[str, Any]] = []
+    trigger = compact_trigger(request.body)
+    if trigger and count_prompt(request.body) >= trigger:
+        said = f"everything up to message {len(request.messages)}"
+        blocks.append({"type": "compaction", "content": said, "signature": sign(said)})
     if reply.reasoning and reply.reasoning_key == "redacted":
         blocks.append({"type": "redacted_thinking", "data": hidden(reply.reasoning)})
     elif reply.reasoning:
@@ -195,7 +209,9 @@ def _usage(reply: Reply, request: RecordedRequest) -> Mapping[str, Any] | None:
     prompt = count_prompt(request.body)
     read, written = _through_cache(request)
     reasoning = count_text(reply.reasoning)
-    output = reasoning + sum(count_block(block) for block in _content(reply) if not _thinks(block))
+    output = reasoning + sum(
+        count_block(block) for block in _content(reply, request) if not _thinks(block)
+    )
     return {
         "input_tokens": prompt - read - written,
         "cache_read_input_tokens": read,
@@ -220,13 +236,16 @@ def _through_cache(request: RecordedRequest) -> tuple[int, int]:
     digest = hashlib.sha256(f"{who}\n{request.model}".encode())
     prefixes: list[tuple[bytes, int]] = []
     cuts: list[int] = []
-    tokens, last_place = 0, ""
+    tokens, opening, last_place = 0, 0, ""
     for index, (place, block) in enumerate(prompt_blocks(request.body)):
         plain = {key: value for key, value in block.items() if key != "cache_control"}
         if place != last_place and place in ("user", "assistant"):
             tokens += MESSAGE_TOKENS
             if last_place not in ("user", "assistant"):
                 digest.update(orjson.dumps(request.body.get("thinking")))
+                opening = tokens - MESSAGE_TOKENS
+        if block.get("type") == "compaction":
+            tokens = opening  # what stands before it is not part of the prompt
         last_place = place
         digest.update(place.encode() + orjson.dumps(plain, option=orjson.OPT_SORT_KEYS))
         is_tool = place == "tools"

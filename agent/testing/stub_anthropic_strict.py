@@ -20,6 +20,9 @@ from agent.testing.stub_strict import IMAGE_TOKENS, MESSAGE_TOKENS, check_body, 
 
 MOST_BREAKPOINTS = 4
 SMALLEST_THINKING_TOKENS = 1_024
+COMPACTS = "compact_20260112"
+"""The edit by which a request lets the service compact, under a header of its own."""
+SMALLEST_TRIGGER_TOKENS = 1_000
 
 _SIGNER = b"the stub's own key"
 _FIELDS = frozenset(
@@ -32,7 +35,7 @@ _MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _ALLOWED: dict[str, frozenset[str]] = {
     "user": frozenset({"text", "image", "tool_result"}),
-    "assistant": frozenset({"text", "tool_use"}) | _THINKING,
+    "assistant": frozenset({"text", "tool_use", "compaction"}) | _THINKING,
 }
 
 Block = Mapping[str, Any]
@@ -65,18 +68,21 @@ def count_block(block: Block) -> int:
         return sum(count_block(part) for part in blocks_of(block.get("content")))
     if kind == "tool_use":
         return count_text(f"{block.get('name')}{orjson.dumps(block.get('input')).decode()}")
-    return count_text(str(block.get("thinking") or block.get("text") or ""))
+    return count_text(str(block.get("thinking") or block.get("text") or block.get("content") or ""))
 
 
 def count_prompt(body: Mapping[str, Any]) -> int:
-    """Return the tokens of tools, system prompt and messages by the strict counter."""
+    """Return the tokens of tools, system prompt and messages by the strict counter; what stands
+    before the newest compaction counts nothing."""
+    tokens = 0
+    for message in body.get("messages") or ():
+        tokens += MESSAGE_TOKENS
+        for block in blocks_of(message.get("content")):
+            tokens = count_block(block) + (0 if block.get("type") == "compaction" else tokens)
     return (
         sum(count_text(orjson.dumps(tool).decode()) for tool in body.get("tools") or ())
         + sum(count_block(block) for block in blocks_of(body.get("system")))
-        + sum(
-            MESSAGE_TOKENS + sum(count_block(block) for block in blocks_of(message.get("content")))
-            for message in body.get("messages") or ()
-        )
+        + tokens
     )
 
 
@@ -112,6 +118,7 @@ def _first_fault(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         or _messages_fault(body["messages"])
         or _breakpoints_fault(body)
         or _thinking_fault(body)
+        or _edits_fault(headers, body)
     )
 
 
@@ -257,6 +264,13 @@ def _hidden_fault(block: Block) -> str:
     return _extra_fault(block, {"data"}, may_cache=False)
 
 
+def _compaction_fault(block: Block) -> str:
+    content = block.get("content")
+    if not isinstance(content, str) or block.get("signature") != sign(content):
+        return "compaction_signature_invalid"
+    return _extra_fault(block, {"content", "signature"})
+
+
 def _extra_fault(block: Block, fields: set[str], *, may_cache: bool = True) -> str:
     known = fields | {"type"} | ({"cache_control"} if may_cache else set())
     unknown = block.keys() - known
@@ -270,6 +284,7 @@ _CHECKS = {
     "tool_result": _result_fault,
     "thinking": _signed_fault,
     "redacted_thinking": _hidden_fault,
+    "compaction": _compaction_fault,
 }
 
 
@@ -311,6 +326,22 @@ def _thinking_fault(body: Mapping[str, Any]) -> str:
     if body.get("temperature", 1) != 1:
         return "`temperature` may only be set to 1 when thinking is enabled"
     return _open_round_fault(body["messages"])
+
+
+def compact_trigger(body: Mapping[str, Any]) -> int:
+    """Return the tokens from which on the service may compact; 0 when it was not asked to."""
+    edits = (body.get("context_management") or {}).get("edits") or ()
+    return next((e["trigger"]["value"] for e in edits if e.get("type") == COMPACTS), 0)
+
+
+def _edits_fault(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
+    if "context_management" not in body:
+        return ""
+    if "compact-2026-01-12" not in headers.get("anthropic-beta", ""):
+        return "context_management: Extra inputs are not permitted"
+    if compact_trigger(body) < SMALLEST_TRIGGER_TOKENS:
+        return f"context_management.edits.0.trigger: at least {SMALLEST_TRIGGER_TOKENS} is needed"
+    return ""
 
 
 def _open_round_fault(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 
 from agent.base.messages import Message, is_user_text, last_user_index
 from agent.compaction.report import tell_finished
-from agent.providers.items import holds_compaction
+from agent.providers import anthropic_rows, items
 from agent.sessions.records import NativePass
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, tokens_of
 
 _SHARE_OF_TRIGGER = 0.9
 """Where the provider compacts unless told: before our own engine would."""
+
+
+def holds_compaction(message: Message, route: str) -> bool:
+    """Return whether an answer of that route brought a compaction that may go back."""
+    return items.holds_compaction(message, route) or anthropic_rows.holds_compaction(message, route)
 
 
 def native_threshold(host: TurnHost) -> int:
