@@ -20,9 +20,6 @@ from agent.settings import (
     set_value,
 )
 
-OPENAI = "https://api.openai.com/v1"
-OPENROUTER = "https://openrouter.ai/api/v1"
-
 
 def _load(
     home: Path,
@@ -115,73 +112,6 @@ def test_a_value_means_the_same_in_file_environment_and_command(
 )
 def test_a_file_without_a_value_sets_nothing(home: Path, file: str) -> None:
     assert _load(home, file) == Settings()
-
-
-@pytest.mark.parametrize(
-    ("environ", "file", "key", "base_url"),
-    [
-        ({"OPENAI_API_KEY": "a"}, "", "a", OPENAI),
-        ({"OPENROUTER_API_KEY": "r"}, "", "r", OPENROUTER),
-        ({"OPENAI_API_KEY": "a", "OPENROUTER_API_KEY": "r"}, "", "a", OPENAI),
-        (
-            {"OPENAI_API_KEY": "a", "OPENROUTER_API_KEY": "r"},
-            f"model: {{base_url: '{OPENROUTER}'}}",
-            "r",
-            OPENROUTER,
-        ),
-        ({"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": "http://h/v1"}, "", "a", "http://h/v1"),
-        ({"OPENAI_BASE_URL": "http://h/v1"}, "", "", "http://h/v1"),
-        ({"OPENROUTER_API_KEY": "r"}, "model: {base_url: http://h/v1}", "r", "http://h/v1"),
-        ({"OPENAI_API_KEY": "a"}, "model: {api_key: f}", "a", OPENAI),
-        ({"OPENAI_API_KEY": "a", "HERMES_MODEL__API_KEY": "h"}, "", "h", OPENAI),
-        ({"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}, "", "", ""),
-    ],
-)
-def test_variables_of_other_programs_give_key_and_endpoint(
-    home: Path, environ: dict[str, str], file: str, key: str, base_url: str
-) -> None:
-    model = _load(home, file, environ).model
-    assert (model.api_key, model.base_url) == (key, base_url)
-
-
-ANTHROPIC = "https://api.anthropic.com/v1"
-BOTH_KEYS = {"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "c"}
-
-
-@pytest.mark.parametrize(
-    ("environ", "file", "key", "base_url", "mode"),
-    [
-        ({"ANTHROPIC_API_KEY": "c"}, "", "c", ANTHROPIC, "anthropic_messages"),
-        (BOTH_KEYS, "", "a", OPENAI, "chat_completions"),
-        (BOTH_KEYS, "model: {api_mode: anthropic_messages}", "c", ANTHROPIC, "anthropic_messages"),
-        (
-            BOTH_KEYS,
-            "model: {base_url: 'https://api.anthropic.com'}",
-            "c",
-            "https://api.anthropic.com",
-            "anthropic_messages",
-        ),
-        (
-            {"ANTHROPIC_API_KEY": "c"},
-            "model: {api_mode: chat_completions}",
-            "c",
-            ANTHROPIC,
-            "chat_completions",
-        ),
-        (
-            {"ANTHROPIC_API_KEY": "c"},
-            "model: {base_url: http://h}",
-            "c",
-            "http://h",
-            "chat_completions",
-        ),
-    ],
-)
-def test_the_key_of_anthropic_chooses_its_wire_where_none_is_set(
-    home: Path, environ: dict[str, str], file: str, key: str, base_url: str, mode: str
-) -> None:
-    model = _load(home, file, environ).model
-    assert (model.api_key, model.base_url, model.api_mode) == (key, base_url, mode)
 
 
 def test_variables_that_only_begin_alike_are_left_alone(home: Path) -> None:

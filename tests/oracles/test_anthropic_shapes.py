@@ -27,15 +27,17 @@ given = json.load(sys.stdin)
 client = anthropic.Anthropic(base_url=given["base_url"], api_key="k-secret", max_retries=0)
 out = []
 for asked in given["calls"]:
+    messages = client.beta.messages if "betas" in asked else client.messages
     try:
         if asked.pop("streamed"):
-            with client.messages.stream(**asked) as stream:
+            with messages.stream(**asked) as stream:
                 kinds = [event.type for event in stream]
                 answer = stream.get_final_message()
         else:
             kinds = []
-            answer = client.messages.create(**asked)
-        classes = [type(block).__name__.removeprefix("Parsed") for block in answer.content]
+            answer = messages.create(**asked)
+        names = [type(block).__name__ for block in answer.content]
+        classes = [name.removeprefix("Parsed").removeprefix("Beta") for name in names]
         dumped = answer.model_dump(exclude_none=True)
         out.append({"answer": dumped, "classes": classes, "kinds": kinds})
     except anthropic.APIStatusError as error:
@@ -188,3 +190,34 @@ def test_the_client_reads_what_the_stub_answers(stub: StubModelServer) -> None:
         {"error": "OverloadedError", "status": 529},
         {"error": "BadRequestError", "status": 400},
     ]
+
+
+def test_the_services_compaction_is_asked_for_and_read_as_the_client_does(
+    stub: StubModelServer,
+) -> None:
+    provider = AnthropicMessages(base_url=stub.base_url, model="m", window_tokens=9_000)
+    long = "words " * 900
+    request = ModelRequest([user(long)], max_tokens=9, compact_at=1_000)
+    answered = provider.complete(request, limits=Limits(), watch=CallWatch()).message
+    stored = [row | {"_seq": n} for n, row in enumerate((answered, user("on")), 2)]
+    request = ModelRequest(stored, max_tokens=9, compact_at=1_000)
+    provider.complete(request, limits=Limits(), watch=CallWatch())
+    provider.close()
+    trigger = {"type": "input_tokens", "value": 1_000}
+    asked: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 9,
+        "betas": ["compact-2026-01-12"],
+        "context_management": {"edits": [{"type": "compact_20260112", "trigger": trigger}]},
+        "messages": [{"role": "user", "content": [{"type": "text", "text": long}]}],
+    }
+    whole, stream = by_client(
+        stub, *({**asked, "streamed": streamed} for streamed in (False, True))
+    )
+    assert whole["classes"] == stream["classes"] == ["CompactionBlock", "TextBlock"]
+    assert whole["answer"]["content"] == stream["answer"]["content"]
+    first, second, _whole, theirs = stub.requests
+    assert [request.refusal for request in stub.requests] == [""] * 4
+    assert plain(first.body) == plain(theirs.body)
+    assert first.headers["anthropic-beta"] == theirs.headers["anthropic-beta"]
+    assert plain(second.messages[1]["content"]) == whole["answer"]["content"]

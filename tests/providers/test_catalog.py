@@ -55,7 +55,7 @@ def test_the_anthropic_wire_knows_its_endpoint(stub: StubModelServer) -> None:
     assert provider.price(TokenUsage(1_000_000, 0)) is not None
     root = stub.base_url.removesuffix("/v1")
     assert list_models(replace(chosen, base_url=root, api_key="k")) == ["stub-model"]
-    assert stub.requests[0].headers["anthropic-version"] == "2023-06-01"
+    assert stub.requests[0].headers["anthropic-version"] == "2026-10-21"
 
 
 def test_settings_win_over_the_table() -> None:
