@@ -1,0 +1,298 @@
+"""The official `openai` client, unchanged, and `schemathesis` as judges of `hermes serve`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.testing.builders import call, image, user
+from agent.testing.stub_reply import Reply
+from agent.testing.stub_server import StubModelServer
+from tests.server.served import TOKEN, Served
+
+pytestmark = pytest.mark.oracles
+
+BIN = Path(__file__).parents[2] / ".venv-oracles" / "bin"
+
+CLIENT = """
+import json, sys
+import openai
+
+given = json.load(sys.stdin)
+client = openai.OpenAI(base_url=given["base_url"], api_key=given["key"], max_retries=0, timeout=10)
+
+
+def tell(failure):
+    return {
+        "error": type(failure).__name__,
+        "status": failure.status_code,
+        "code": failure.code,
+        "session": failure.response.headers.get("x-hermes-session"),
+    }
+
+
+def chat(asked):
+    raw = client.chat.completions.with_raw_response.create(**asked)
+    return {"answer": raw.parse().model_dump(), "session": raw.headers["x-hermes-session"]}
+
+
+def chat_stream(asked):
+    text, calls, finish, usage = "", {}, None, None
+    for chunk in client.chat.completions.create(stream=True, **asked):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for call in choice.delta.tool_calls or ():
+                calls[call.index] = call.model_dump(exclude={"index"})
+    calls = list(calls.values())
+    return {"text": text, "calls": calls, "finish": finish, "usage": usage and usage.total_tokens}
+
+
+def collected(asked):
+    with client.chat.completions.stream(**asked) as stream:
+        kinds = {event.type for event in stream}
+        final = stream.get_final_completion()
+    return {"kinds": sorted(kinds), "answer": final.model_dump()}
+
+
+def leave(asked):
+    stream = client.chat.completions.create(stream=True, **asked)
+    for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    session = stream.response.headers["x-hermes-session"]
+    stream.close()
+    return {"session": session}
+
+
+def shape(response):
+    return {
+        "id": response.id,
+        "text": response.output_text,
+        "kinds": [type(item).__name__ for item in response.output],
+        "calls": [item.call_id for item in response.output if item.type == "function_call"],
+        "status": response.status,
+        "tokens": response.usage and response.usage.total_tokens,
+        "session": response.conversation.id,
+    }
+
+
+def respond(asked):
+    return shape(client.responses.create(**asked))
+
+
+def respond_stream(asked):
+    deltas, final = "", None
+    with client.responses.stream(**asked) as stream:
+        for event in stream:
+            if event.type == "response.output_text.delta":
+                deltas += event.delta
+        final = stream.get_final_response()
+    return {"deltas": deltas, **shape(final)}
+
+
+def models(asked):
+    return [model.id for model in client.models.list()] + [client.models.retrieve(**asked).id]
+
+
+out = []
+for name, asked in given["calls"]:
+    try:
+        out.append(globals()[name](asked))
+    except openai.APIStatusError as failure:
+        out.append(tell(failure))
+    except openai.APIError as failure:
+        out.append({"error": type(failure).__name__, "message": failure.message})
+json.dump(out, sys.stdout)
+"""
+
+WEATHER = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+CHAT_TOOLS = [{"type": "function", "function": WEATHER}]
+RESPONSE_TOOLS = [{"type": "function", **WEATHER, "strict": False}]
+
+
+@pytest.fixture
+def served(
+    tmp_path: Path, stub: StubModelServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Served]:
+    """A running server in an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    served = Served(tmp_path, stub).start()
+    yield served
+    served.stop()
+
+
+def by_client(served: Served, *calls: tuple[str, dict[str, Any]], key: str = TOKEN) -> list[Any]:
+    """Return what the official client made of these calls."""
+    named = [(name, {"model": "stub-model", **asked}) for name, asked in calls]
+    given = {"base_url": f"{served.url}/v1", "key": key, "calls": named}
+    done = subprocess.run(
+        [BIN / "python", "-c", CLIENT],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
+
+
+def test_answers_whole_and_streamed(served: Served) -> None:
+    served.stub.script([], then=Reply(chunks=("Good ", "day.")))
+    asked = {"messages": [user("hello")]}
+    counted = {**asked, "stream_options": {"include_usage": True}}
+    whole, streamed, collected = by_client(
+        served, ("chat", asked), ("chat_stream", counted), ("collected", asked)
+    )
+    choice = whole["answer"]["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Good day.", "stop")
+    assert whole["answer"]["usage"]["total_tokens"] > 0
+    assert streamed.pop("usage") > 0
+    assert streamed == {"text": "Good day.", "calls": [], "finish": "stop"}
+    assert collected["answer"]["choices"][0]["message"]["content"] == "Good day."
+    assert {"chunk", "content.delta", "content.done"} <= set(collected["kinds"])
+
+
+def test_a_session_goes_on_by_its_header(served: Served) -> None:
+    [first] = by_client(served, ("chat", {"messages": [user("one")]}))
+    header = {"X-Hermes-Session": first["session"]}
+    [second] = by_client(served, ("chat", {"messages": [user("two")], "extra_headers": header}))
+    assert second["session"] == first["session"]
+    contents = [message["content"] for message in served.stub.requests[-1].messages[1:]]
+    assert contents == ["one", "ok", "two"]
+
+
+def test_tools_of_the_client_and_images(served: Served) -> None:
+    made = call("weather", {"city": "Oslo"}, call_id="call_7")
+    served.stub.script([Reply(text="I look.", tool_calls=[made])] * 2)
+    parts = [{"type": "text", "text": "weather here?"}, image()]
+    asked = {"messages": [user(parts)], "tools": CHAT_TOOLS}
+    whole, streamed = by_client(served, ("chat", asked), ("chat_stream", asked))
+    message = whole["answer"]["choices"][0]["message"]
+    assert [dict(one, function=dict(one["function"])) for one in message["tool_calls"]] == [made]
+    assert streamed == {"text": "I look.", "calls": [made], "finish": "tool_calls", "usage": None}
+    assert served.stub.requests[-1].messages[-1] == user(parts)
+    result = {"role": "tool", "tool_call_id": "call_7", "content": "rain"}
+    header = {"X-Hermes-Session": whole["session"]}
+    [after] = by_client(
+        served, ("chat", {"messages": [result], "tools": CHAT_TOOLS, "extra_headers": header})
+    )
+    assert after["answer"]["choices"][0]["message"]["content"] == "ok"
+    assert served.stub.requests[-1].messages[-2:] == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [made]},
+        result,
+    ]
+
+
+def test_failures_are_the_errors_that_clients_know(served: Served) -> None:
+    asked = {"messages": [user("hi")]}
+    served.stub.script(
+        [
+            Reply(status=401, error="no"),
+            Reply(status=429, error={"message": "empty", "code": "insufficient_quota"}),
+            Reply(chunks=("half ", "way"), finish=None),
+        ]
+    )
+    told = by_client(
+        served,
+        ("chat", asked),
+        ("chat", asked),
+        ("chat_stream", asked),
+        ("chat", {**asked, "n": 2}),
+        ("chat", {**asked, "model": "gpt-99"}),
+        ("respond", {"input": "hi", "previous_response_id": "resp_none"}),
+    )
+    sessions = [failure.pop("session", None) for failure in told]
+    assert [bool(session) for session in sessions] == [True, True, False, False, False, False]
+    broken = told.pop(2)
+    assert broken["error"] == "APIError"
+    assert "ended without a finish" in broken["message"]
+    assert [tuple(failure.values()) for failure in told] == [
+        ("InternalServerError", 502, "auth"),
+        ("RateLimitError", 429, "insufficient_quota"),
+        ("BadRequestError", 400, "unsupported_parameter"),
+        ("NotFoundError", 404, "model_not_found"),
+        ("NotFoundError", 404, "previous_response_not_found"),
+    ]
+    [refused] = by_client(served, ("chat", asked), key="wrong")
+    assert (refused["error"], refused["status"]) == ("AuthenticationError", 401)
+
+
+def test_a_stream_that_is_left_stops_the_turn(served: Served) -> None:
+    served.stub.script([Reply(chunks=("first ", "second"), stall_after_chars=6)])
+    [left] = by_client(served, ("leave", {"messages": [user("one")]}))
+    [request] = served.stub.requests
+    assert request.done.wait(5)
+    assert request.client_closed_at is not None
+    path = f"/api/sessions/{left['session']}"
+    while served.get(path).json()["busy"]:
+        pass
+    assert served.rows(left["session"]) == [("user", "one"), ("assistant", "first ")]
+
+
+def test_responses_go_on_from_each_other(served: Served) -> None:
+    made = call("weather", {}, call_id="call_7")
+    served.stub.script(
+        [Reply(text="One."), Reply(chunks=("Two", ".")), Reply(text=None, tool_calls=[made])]
+    )
+    [first] = by_client(served, ("respond", {"input": "one"}))
+    assert (first["text"], first["status"]) == ("One.", "completed")
+    assert first["tokens"] > 0
+    follow = {"input": "two", "previous_response_id": first["id"]}
+    [second] = by_client(served, ("respond_stream", follow))
+    assert (second["deltas"], second["text"], second["session"]) == (
+        "Two.", "Two.", first["session"],
+    )  # fmt: skip
+    with_tools = {"tools": RESPONSE_TOOLS, "previous_response_id": second["id"]}
+    [third] = by_client(served, ("respond_stream", {"input": "weather?", **with_tools}))
+    assert third["calls"] == ["call_7"]
+    output = {"type": "function_call_output", "call_id": "call_7", "output": "rain"}
+    parts = [
+        {"type": "input_text", "text": "and?"},
+        {"type": "input_image", "image_url": "https://x.example/a.png"},
+    ]
+    [last] = by_client(
+        served,
+        (
+            "respond",
+            {
+                "input": [output, {"role": "user", "content": parts}],
+                "previous_response_id": third["id"],
+                "tools": RESPONSE_TOOLS,
+            },
+        ),
+    )
+    assert last["text"] == "ok"
+    roles = [message["role"] for message in served.stub.requests[-1].messages[1:]]
+    assert roles == ["user", "assistant", "user", "assistant", "user", "assistant", "tool", "user"]
+
+
+def test_models_are_listed_and_found(served: Served) -> None:
+    assert by_client(served, ("models", {})) == [["stub-model", "stub-model"]]
+
+
+@pytest.mark.timeout(120)
+def test_no_request_that_the_description_allows_makes_the_server_fail(served: Served) -> None:
+    done = subprocess.run(
+        [
+            BIN / "schemathesis",
+            "run",
+            f"{served.url}/openapi.json",
+            "--max-examples=30",
+            "--checks=not_a_server_error",
+            f"--header=Authorization: Bearer {TOKEN}",
+            "--exclude-path-regex=/events$",
+            "--request-timeout=10",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
