@@ -24,6 +24,8 @@ STRICT_SHARE = 0.83
 SMALLEST_RATIO = 0.5
 LARGEST_RATIO = 4.0
 PRIOR_TOKENS = 400
+SHRUNK_SHARE = 0.95
+"""A request that only grew counts at least this part of what it counted before."""
 
 
 _CLASS_RANGES = (
@@ -230,6 +232,14 @@ class UsageAnchor:
         believed = min(max(self.prompt, self._at(SMALLEST_RATIO)), self._at(LARGEST_RATIO))
         since = (estimated - self.estimated) * calibration.ratio
         return max(0, math.ceil(believed + since))
+
+    def contradicts(self, prompt: int, estimated: int) -> bool:
+        """Return whether `prompt` cannot be what a later request of `estimated` tokens held.
+
+        One that only grew has not shrunk: then cached tokens, which fill the window, were left out.
+        """
+        grown = estimated - self.estimated
+        return grown >= 0 and prompt < SHRUNK_SHARE * self.prompt + SMALLEST_RATIO * grown
 
     def _at(self, ratio: float) -> float:
         return (self.estimated + PRIOR_TOKENS) * ratio - PRIOR_TOKENS

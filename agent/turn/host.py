@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agent.base.cancel import CancelToken
 from agent.base.messages import Message
 from agent.base.record import dataclass
-from agent.base.tokens import Calibration
+from agent.base.tokens import Calibration, UsageAnchor
 from agent.compaction.host import Attempted, CompressionHost
 from agent.providers.protocol import Limits, Provider, TokenUsage
 from agent.sessions.live import LiveView
@@ -119,6 +119,9 @@ class TurnHost(CompressionHost, Protocol):
 
     @property
     def takes_images(self) -> bool: ...
+
+    @property
+    def anchor(self) -> UsageAnchor | None: ...
 
     @property
     def excerpt_notices(self) -> set[int]: ...

@@ -199,7 +199,7 @@ class _Call:
         host = self.host
         budget = host.budget()
         estimated = self.shaped.tokens + budget.overhead_tokens
-        held = usage.held_tokens
+        held = 0 if _leaves_cached_out(host, usage, estimated) else usage.held_tokens
         if held > 0:
             calibration = host.calibration.observe(estimated, held)
             anchor: dict[str, Any] = {
@@ -216,7 +216,7 @@ class _Call:
         cost = host.provider.price(usage)
         host.usage.add(usage, cost)
         self.turn.usage.add(usage, cost)
-        self.turn.used_tokens = (held or host.calibration.apply(estimated)) + usage.completion
+        self.turn.used_tokens = (held or host.counted(estimated)) + usage.completion
         host.emit(
             Usage(
                 prompt=usage.prompt,
@@ -230,6 +230,19 @@ class _Call:
         )
         if host.routes.current.ask_price_list():
             host.use_route(host.routes.current)
+
+
+def _leaves_cached_out(host: TurnHost, usage: TokenUsage, estimated: int) -> bool:
+    """Return whether a count that tells of no cache is none of what the window held.
+
+    A route that was caught is believed from then on only where it counts more than we expect.
+    """
+    if usage.cached:
+        return False
+    route, anchor = host.routes.current, host.anchor
+    if anchor is not None and anchor.contradicts(usage.held_tokens, estimated):
+        route.leaves_cached_out = True
+    return route.leaves_cached_out and usage.held_tokens < host.counted(estimated)
 
 
 def _output_limit(host: TurnHost, turn: Turn) -> int:

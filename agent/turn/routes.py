@@ -63,6 +63,7 @@ class Route:
     ) -> None:
         self.settings = settings
         self.calibration = Calibration()
+        self.leaves_cached_out = False
         self._owner = owner
         self._is_given = given is not None
         self._opened = given

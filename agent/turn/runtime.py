@@ -60,7 +60,7 @@ class AgentRuntime:
         self.session_id = options.session_id or new_session_id(self.clock.now())
         self.cwd = options.cwd or Path.cwd()
         self.calibration = Calibration()
-        self.anchor: UsageAnchor | None = None
+        self._anchor: UsageAnchor | None = None
         self.usage = UsageTotals()
         self.fences: list[CompressionCommitFence] = []
         self.excerpt_notices: set[int] = set()
@@ -277,18 +277,25 @@ class AgentRuntime:
         """Take note of the newest row that a request carries."""
         self._carried_seq = max(self._carried_seq, seq)
 
+    @property
+    def anchor(self) -> UsageAnchor | None:
+        """The provider's last count, None once a pass, an undo or a rewind changed the view."""
+        anchor = self._anchor
+        stands = anchor is not None and anchor.generation == self.live.head.generation
+        return anchor if stands else None
+
     def counted(self, estimated: int) -> int:
         """Return what the provider would count for a request of `estimated` tokens now: its count
         of the last one and the estimate of what has come since, while nothing else has changed."""
         anchor = self.anchor
-        if anchor is None or anchor.generation != self.live.head.generation:
+        if anchor is None:
             return self.calibration.apply(estimated)
         return anchor.count(estimated, self.calibration)
 
     def calibrate(self, calibration: Calibration, anchor: Mapping[str, Any]) -> None:
         """Take the provider's newest count over and keep it with the conversation."""
         self.calibration = calibration
-        self.anchor = UsageAnchor.from_dict(anchor)
+        self._anchor = UsageAnchor.from_dict(anchor)
         self.store.set_usage_anchor(self.session_id, {**anchor, "model": self.provider.model})
 
     def learn_window(self, tokens: int) -> None:
@@ -301,7 +308,7 @@ class AgentRuntime:
         chain = self.routes
         if route is not chain.current:
             chain.current.calibration = self.calibration
-            self.calibration, self.anchor = route.calibration, None
+            self.calibration, self._anchor = route.calibration, None
             chain.current = route
             self._tools = self._overhead = None
         self._bind_compressor()
@@ -323,13 +330,13 @@ class AgentRuntime:
         anchor = self.store.usage_anchor(self.session_id)
         if anchor.get("model", self.provider.model) == self.provider.model:
             self.calibration = Calibration.from_dict(anchor)
-            self.anchor = UsageAnchor.from_dict(anchor)
+            self._anchor = UsageAnchor.from_dict(anchor)
         self._bind_compressor()
 
     def move_to(self, session_id: str) -> None:
         """Carry on in another session of the conversation, or in a whole fork of it."""
         self.session_id = self._opened = session_id
-        self.anchor = None
+        self._anchor = None
         if self._live is not None:
             self._live.session_id = session_id
         self._bind_compressor()
