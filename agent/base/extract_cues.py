@@ -32,6 +32,12 @@ _FORBIDS = re.compile(
 )
 
 
+_FILE = re.compile(
+    r"[\w-]/[\w./-]*\w\.\w{1,8}\b(?![^.!?]*\b(?:never|always|nie|immer|jamais|siempre|nunca)\b)"
+)
+"""One file: what is wanted of it is mostly an errand, so only an order counts there."""
+
+
 @functools.cache
 def _sections(language: str) -> dict[str, list[str]]:
     sections: dict[str, list[str]] = {}
@@ -81,7 +87,8 @@ def is_rule(sentence: str, languages: Iterable[str], *, asks: bool) -> bool:
 
 def _lays_down(sentence: str, language: str) -> bool:
     said = _cue(language, "veto").sub(" ", sentence)
-    if _cue(language, "rule").search(said):
+    names_file = language in LATIN and _FILE.search(sentence)
+    if not names_file and _cue(language, "rule").search(said):
         return True
     order = _cue(language, "order")
     return language in LATIN and any(order.match(said, at.end()) for at in _CLAUSE.finditer(said))

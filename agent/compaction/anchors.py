@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
+from agent.base.tokens import estimate_text
 from agent.sessions.records import StoredExtract
 
 HEADING = "## Word for word"
+_MADE_BY_PASS = frozenset({"summary", "mechanical"})
 FACTS = frozenset({"value", "identifier"})
 SUBJECT_WORDS = 4
 _PLAIN = re.compile(r"[/\\ ]|\w\.\w")
@@ -50,3 +52,11 @@ def strip_anchors(row: Message) -> Message:
     content = text_of(row.get("content"))
     notes = _BLOCK.sub("", content)
     return row if notes == content else {**row, "content": notes}
+
+
+def anchor_tokens(row: Message) -> int:
+    """Return what the anchors of a summary's row take, 0 for any other row."""
+    found = (
+        _BLOCK.search(text_of(row.get("content"))) if row.get("_kind") in _MADE_BY_PASS else None
+    )
+    return estimate_text(found[0]) if found else 0

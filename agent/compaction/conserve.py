@@ -18,7 +18,14 @@ from typing import Any
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message, estimate_text
-from agent.compaction.anchors import FACTS, HEADING, Anchor, render_anchors, tell
+from agent.compaction.anchors import (
+    FACTS,
+    HEADING,
+    Anchor,
+    anchor_tokens,
+    render_anchors,
+    tell,
+)
 from agent.compaction.attempt import Changes
 from agent.compaction.budget import Budget, row_tokens, shown_tokens, total_tokens
 from agent.compaction.cite import cite_sections
@@ -112,15 +119,19 @@ def _kept_row_ids(inputs: Sequence[Message], changes: Changes) -> frozenset[int]
 def _room(inputs: Sequence[Message], changes: Changes, budget: Budget) -> int:
     """Return how many tokens may be added to the new row.
 
-    No more than half of the gain, none past the target but for the anchors' own budget, nor so many
-    that a request which got under the trigger or fits would not any more.
+    No more than half of the gain beside what the anchors of earlier passes took, none past the
+    target but for the anchors' own budget, nor so many that a request which got under the trigger
+    or fits would not any more.
     """
     rows = resulting_rows(inputs, changes)
     unused = budget.summary_tokens - row_tokens(changes.new_row or {})
     gain = total_tokens(inputs) - total_tokens(rows)
+    before = sum(anchor_tokens(inputs[ref]) for ref in changes.covered)
+    lasting = min(before, gain)
     after = shown_tokens(rows, budget)
     to_target = max(budget.anchor_tokens, budget.target_tokens - after)
-    room = min(budget.anchor_tokens + max(0, unused), to_target, int(gain * _GAIN_SHARE))
+    room = min(budget.anchor_tokens + max(0, unused), to_target)
+    room = min(room, lasting + int((gain - lasting) * _GAIN_SHARE))
     after += budget.overhead_tokens
     for limit in (budget.trigger_tokens, budget.usable_tokens):
         if after < limit:
@@ -178,6 +189,8 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
         old = was.get(place, "")
         if old and sight.shows(each._replace(value=old)):
             score += _STALE_WORTH
+        else:
+            old = ""
         found[each.value] = _Missing(Anchor(each.seq, tell(each, old)), each, score)
     return sorted(found.values(), key=lambda missing: -missing.score)
 

@@ -7,10 +7,15 @@ sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index
 from agent.base.record import dataclass
 from agent.compaction.budget import Budget, row_tokens, shown_sizes, shown_tokens
-from agent.compaction.retain import NOTHING_STANDS, Standing, retention_rank
+from agent.compaction.retain import NOTHING_STANDS, Rank, Standing, user_ranks
+
+UserRanks = Mapping[int, tuple[int, float]]
+"""Where each user row of the view stands in the order in which they are kept."""
 
 _SUMMARY_KINDS = frozenset({"summary", "mechanical"})
 
@@ -80,9 +85,10 @@ def plan_cut(messages: list[Message], budget: Budget, standing: Standing = NOTHI
     groups = group_rows(messages)
     sizes = shown_sizes(messages, budget)
     tail_tokens = min(budget.tail_tokens, sum(sizes) - 1)
+    ranks = user_ranks(messages, standing)
     while True:
         start = tail_start(sizes, groups, tail_tokens)
-        cut = _cut_at(messages, groups, budget, start, standing)
+        cut = _cut_at(messages, groups, budget, start, ranks)
         tokens = _tokens_after(messages, cut, budget)
         if _claims(messages, cut) and tokens <= budget.target_tokens:
             return cut
@@ -101,7 +107,7 @@ def _cut_at(
     groups: list[int],
     budget: Budget,
     start: int,
-    standing: Standing,
+    ranks: UserRanks,
 ) -> Cut:
     """Return the cut whose tail begins at `start`."""
     kept = {index for index in range(start, len(messages)) if not is_summary(messages[index])}
@@ -110,7 +116,7 @@ def _cut_at(
     if sum(row_tokens(messages[index]) for index in running) <= budget.message_tokens:
         kept |= running
     users = [i for i in range(start) if i not in kept and is_user_text(messages[i])]
-    kept |= _keep_users(messages, users, budget.user_tokens, standing)
+    kept |= _keep_users(messages, users, budget.user_tokens, ranks)
     return _complete(messages, kept)
 
 
@@ -138,15 +144,14 @@ def _claims(messages: list[Message], cut: Cut) -> bool:
 
 
 def _keep_users(
-    messages: list[Message], users: list[int], user_tokens: int, standing: Standing
+    messages: list[Message], users: list[int], user_tokens: int, ranks: UserRanks
 ) -> set[int]:
-    """Return the user rows that stay verbatim, by their rank."""
+    """Return the user rows that stay verbatim, in their order, none that is said again."""
     kept: set[int] = set()
 
-    def rank(index: int) -> tuple[int, int]:
-        return retention_rank(messages[index], standing), -index
-
-    for index in sorted(users, key=rank):
+    for index in sorted(users, key=ranks.__getitem__):
+        if ranks[index][0] >= Rank.REPEATED:
+            break
         tokens = row_tokens(messages[index])
         if tokens <= user_tokens:
             kept.add(index)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agent.base.record import dataclass
 from agent.compaction.pins import choose_pins
 from agent.compaction.retain import Standing
+from agent.compaction.values import replaced_values
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import Pin, StoredExtract
 
@@ -31,7 +32,16 @@ class Material:
         for pin in choose_pins(self.pins, pin_tokens)[0]:
             if pin.source_seq is not None:
                 pinned[pin.source_seq] = f"{pinned.get(pin.source_seq, '')} {pin.text}"
-        return Standing(said | {pin.source_seq or 0 for pin in self.pins}, pinned)
+        return Standing(said | {pin.source_seq or 0 for pin in self.pins}, self._outdated(), pinned)
+
+    def _outdated(self) -> frozenset[int]:
+        """Return the user's rows all of whose values were replaced."""
+        replaced = replaced_values(self.extracts)
+        gone, left = set[int](), set[int]()
+        for place, each in enumerate(self.extracts):
+            if each.kind == "value" and each.role == "user":
+                (gone if place in replaced else left).add(each.seq)
+        return frozenset(gone - left)
 
 
 def read_material(store: SessionStore, session_id: str) -> Material:

@@ -8,11 +8,13 @@ before errands, and errands before chatter.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
+from enum import IntEnum
 
-from agent.base.messages import Message, text_of
+from agent.base.messages import Message, is_user_text, text_of
 from agent.base.record import dataclass
+from agent.compaction.budget import row_tokens
 
 CHATTER_CHARS = 24
 """A user message this short, without a figure or a path in it, leaves before all others."""
@@ -26,6 +28,13 @@ _NAMED = re.compile(
 """A file or a page: a request that names one is about that one."""
 _ASKS = re.compile(r"[?？](?:[\s\"'”»」』)]|$)")
 _WORD = re.compile(r"\w+")
+_PIECE = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+"
+)
+_FRAME = 3
+"""First or last words that two wordings of one thing share."""
+AGE = 0.5
+"""How much more the oldest row must say for its length than the newest."""
 _LONG_CHARS = 1_200
 """A longer row mostly carries something to work on, and costs what many short ones do."""
 
@@ -33,29 +42,100 @@ _LONG_CHARS = 1_200
 @dataclass(frozen=True)
 class Standing:
     """What the store knows of user rows: `seqs` of those that lay something down, take it back or
-    decide, and what each request says of some rows anyway, in pins."""
+    decide, `outdated` those whose values were all replaced, and what each request says of some
+    rows anyway, in pins."""
 
     seqs: Set[int] = frozenset()
+    outdated: Set[int] = frozenset()
     pinned: Mapping[int, str] = field(default_factory=dict)
 
 
 NOTHING_STANDS = Standing()
 
 
-def retention_rank(row: Message, standing: Standing) -> int:
-    """Return where a row stands in the order: a lower number stays longer."""
+class Rank(IntEnum):
+    """Why a user row stays, what stays longest first; from `REPEATED` on none does."""
+
+    STANDS = 0
+    REMARK = 1
+    PINNED = 2
+    """Each request says it anyway."""
+    OUTDATED = 3
+    """Its value was replaced in other words."""
+    ERRAND = 4
+    CHATTER = 5
+    ROUTINE = 6
+    """Said before, letter by letter, and nothing that stands."""
+    REPEATED = 7
+    """Said again later, letter by letter."""
+    REVISED = 8
+    """Said again later, all but a word or a figure."""
+
+
+def user_ranks(messages: Sequence[Message], standing: Standing) -> dict[int, tuple[int, float]]:
+    """Return for each real user row its place in the order, what stays longest first.
+
+    Of one rank the shorter and the newer rows come first: so most of what was said is kept.
+    """
+    users = [index for index, message in enumerate(messages) if is_user_text(message)]
+    again = said_again([text_of(messages[index].get("content")) for index in users])
+    ranks: dict[int, tuple[int, float]] = {}
+    for place, index in enumerate(users):
+        rank, known = _rank(messages[index], standing), again.get(place, Rank.STANDS)
+        if known >= Rank.REPEATED or rank in (Rank.REMARK, Rank.OUTDATED):
+            rank = max(rank, known)
+        age = 1 - (place + 1) / len(users)
+        ranks[index] = rank, row_tokens(messages[index]) * (1 + AGE * age)
+    return ranks
+
+
+def said_again(texts: Sequence[str]) -> dict[int, Rank]:
+    """Return by index which texts come again later, letter by letter or all but a few words, and
+    which only repeat earlier ones."""
+    found: dict[int, Rank] = {}
+    later: dict[str, int] = {}
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    for place in range(len(texts) - 1, -1, -1):
+        if texts[place] in later:
+            found[place] = Rank.REPEATED
+            found[later[texts[place]]] = Rank.ROUTINE
+            continue
+        later[texts[place]] = place
+        said = _words(texts[place])
+        words = frozenset(said)
+        for key in ((">", *said[:_FRAME]), ("<", *said[-_FRAME:])):
+            if key in known and is_revision(words, known[key]):
+                found[place] = Rank.REVISED
+            known.setdefault(key, words)
+    return found
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text; a sign of those written without spaces is one by itself."""
+    return _PIECE.findall(text[:_LONG_CHARS].lower())
+
+
+def is_revision(old: frozenset[str], new: frozenset[str]) -> bool:
+    """Return whether two texts differ by a word or two and share most of the others."""
+    shared = len(old & new)
+    changed = max(len(old), len(new)) - shared
+    return shared >= 3 and changed <= max(1, (shared + changed) // 4)
+
+
+def _rank(row: Message, standing: Standing) -> Rank:
     seq, text = row.get("_seq", 0), text_of(row.get("content"))
-    whole = isinstance(row.get("content"), str)
-    stands = seq in standing.seqs
     if seq in standing.pinned and _rest(text, standing.pinned[seq]) < CHATTER_CHARS:
-        return 2
-    if stands and seq not in standing.pinned:
-        return 0
+        return Rank.PINNED
+    if seq in standing.outdated:
+        return Rank.OUTDATED
+    if seq in standing.seqs and seq not in standing.pinned:
+        return Rank.STANDS
+    whole = isinstance(row.get("content"), str)
     if whole and len(text.strip()) <= CHATTER_CHARS and not _TELLING.intersection(text):
-        return 4
+        return Rank.CHATTER
     if len(text) > _LONG_CHARS or all(map(_is_errand, _PARAGRAPH.split(text))):
-        return 3
-    return 1
+        return Rank.ERRAND
+    return Rank.REMARK
 
 
 def _rest(text: str, said: str) -> int:

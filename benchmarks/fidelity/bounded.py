@@ -33,6 +33,9 @@ CHARS_A_TOKEN = 4
 SHARES = ("user_tokens", "pin_tokens", "anchor_tokens", "summary_tokens")
 """The shares of a budget that the notes are made of; the tail is none of them."""
 
+DIGEST_TOKENS = 64
+"""What a digest takes that says little more than how to read on."""
+
 SMALLEST_WINDOW = 4_096
 _NOTES_SHARE = USER_SHARE + PIN_SHARE + ANCHOR_SHARE + SUMMARY_SHARE
 _MOST_PASSES = 3
@@ -51,7 +54,7 @@ class BoundedAgent(AIAgent):
     def budget(self) -> Budget:
         """Return the shares of the window, those of the notes scaled by one factor."""
         budget = fit_notes(super().budget(), self.notes_tokens)
-        return dataclasses.replace(budget, tail_tokens=1) if self.without_tail else budget
+        return without_tail(budget) if self.without_tail else budget
 
     def compress_fully(self) -> None:
         """Compact by hand until a summary or a digest stands for all rows before the tail."""
@@ -101,6 +104,18 @@ def fit_notes(budget: Budget, notes_tokens: int) -> Budget:
     factor = notes_tokens / sum(getattr(budget, share) for share in SHARES)
     return dataclasses.replace(
         budget, **{share: max(1, int(getattr(budget, share) * factor)) for share in SHARES}
+    )
+
+
+def without_tail(budget: Budget) -> Budget:
+    """Return the budget of a view that ends with its notes: no tail, and of the summary's share
+    only what a digest's frame takes; the user's rows get the rest."""
+    spare = max(0, budget.summary_tokens - DIGEST_TOKENS)
+    return dataclasses.replace(
+        budget,
+        tail_tokens=1,
+        summary_tokens=DIGEST_TOKENS,
+        user_tokens=budget.user_tokens + spare,
     )
 
 

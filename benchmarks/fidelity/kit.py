@@ -19,6 +19,7 @@ from typing import Any, Self
 import compaction_kit  # type: ignore[import-untyped]  # the kit ships no types
 
 from agent.base.messages import Message, text_of
+from agent.compaction.mechanical import TITLE
 from agent.testing.scripted import ScriptedProvider
 from benchmarks.fidelity.bounded import (
     CHARS_A_TOKEN,
@@ -62,6 +63,9 @@ FILLINGS = tuple(3.0 * 0.93**step for step in range(28))
 """Tokens for the notes over those that the characters would hold, largest first."""
 
 _LABEL = re.compile(r"^(?:SAFETY RULE|HARD CONSTRAINT|FACT|GOAL STATE|USER PREFERENCE): ")
+_FRAME_LINE = re.compile(
+    rf"#|To (?:read any|find something)|- \[\d+\] (?:\w+: )?(?:{re.escape(PROBE)}|Here\.)$"
+)
 _SESSION = "kit"
 
 
@@ -192,9 +196,21 @@ def _pass(agent: BoundedAgent) -> str:
     first = agent.store.append(_SESSION, exchange)[0]["_seq"]
     agent.compress_fully()
     rows = [row for row in agent.store.view(_SESSION).messages if row["_seq"] < first]
-    text = "\n".join(text_of(row.get("content")) for row in rows if row.get("content") != PROBE)
+    text = "\n".join(
+        without_frame(text_of(row.get("content"))) for row in rows if row.get("content") != PROBE
+    )
     pins = [pin.text for pin in standing_of(agent) if pin.text not in text]
     return "\n".join([*pins, text])
+
+
+def without_frame(text: str) -> str:
+    """Return a row's text; of a digest without its title, headings and the lines of how to read on,
+    and without what it says of the harness's own exchange."""
+    if not text.startswith(TITLE):
+        return text
+    return "\n".join(
+        line for line in text.splitlines() if line and line != TITLE and not _FRAME_LINE.match(line)
+    )
 
 
 def run_trial(trial: Trial) -> Survival:

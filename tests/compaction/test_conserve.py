@@ -61,7 +61,8 @@ def test_what_a_summary_left_out_is_put_back_word_for_word() -> None:
     block = content(conserved.changes).split(HEADING)[1]
     for value in ("9f2c1abe77", "src/parse.py", "OPS-4121", "I'll write the rollback next."):
         assert value in block
-    assert "9090 (was 8080)" in block
+    assert "port: 9090" in block
+    assert "8080" not in block
     assert conserved.receipt["identifiers_dropped"] == 1
     assert conserved.receipt["dropped"] == ["8080"]
 
@@ -93,6 +94,18 @@ def test_an_old_value_in_view_brings_the_new_one_first() -> None:
     tight = dataclasses.replace(BUDGET, anchor_tokens=24, summary_tokens=1)
     conserved = conserve(TALK, covering(TALK, "Port 8080."), Material(said(TALK)), tight)
     assert "9090 (was 8080)" in content(conserved.changes)
+
+
+def test_a_later_pass_with_little_gain_keeps_the_anchors_of_the_one_before() -> None:
+    first = conserve(TALK, covering(TALK, "Nothing of use."), Material(said(TALK)), BUDGET)
+    assert first.changes.new_row is not None
+    notes = user(content(first.changes))
+    rows = stored([notes, user("Where were we?"), assistant("Here."), user("And now?")])
+    rows[0]["_kind"] = "summary"
+    changes = covering(rows, "Nothing of use.")
+    second = conserve(rows, changes, Material(said(TALK)), BUDGET)
+    for value in ("9f2c1abe77", "src/parse.py", "9090", "OPS-4121"):
+        assert value in content(second.changes)
 
 
 def test_without_extracts_nothing_changes() -> None:

@@ -43,9 +43,23 @@ def test_the_newest_request_stays_when_only_tool_rounds_follow_it():
 
 
 def test_a_tail_of_ten_tokens_still_keeps_the_last_request_and_answer():
-    view = stored([user(LONG), assistant(LONG), user(LONG), assistant(LONG)])
+    view = stored([user("first " + LONG), assistant(LONG), user(LONG), assistant(LONG)])
     cut = plan_cut(view, dataclasses.replace(BUDGET, tail_tokens=10))
     assert cut == Cut(kept=(0, 2, 3), covered=(1,))
+
+
+def test_what_is_said_again_leaves_however_much_room_there_is():
+    said = [
+        "The upload limit is 20 MB for all customers.",
+        "run the tests and tell me what fails",
+        "The upload limit is 30 MB for all customers.",
+        "run the tests and tell me what fails",
+        "use the staging box for this",
+        "and now?",
+    ]
+    view = stored([row for text in said for row in (user(text), assistant(LONG))])
+    cut = plan_cut(view, dataclasses.replace(BUDGET, tail_tokens=10))
+    assert [view[at]["content"] for at in cut.kept if view[at]["role"] == "user"] == said[2:]
 
 
 def test_an_answer_that_fills_the_window_is_covered_with_its_results():
