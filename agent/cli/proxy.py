@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ from agent.settings import load_settings
 app = command_app()
 DEFAULT_PORT = 8788
 _GRACE_S = 30.0
+_SWITCH_S = 0.001
+"""How long a thread that extracts or plans may keep those waiting that pass answers on."""
 
 
 @app.command(epilog="Example: hermes proxy --upstream https://api.openai.com/v1")
@@ -40,6 +43,7 @@ def proxy(
             f"--upstream {bare_url(upstream)!r} is no http or https address; "
             "give one such as 'https://host/v1'"
         )
+    sys.setswitchinterval(_SWITCH_S)
     settings = load_settings()
     store = open_store(settings)
     try:

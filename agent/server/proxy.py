@@ -52,11 +52,11 @@ class Proxy:
                 total_s=model.total_timeout_seconds,
             ),
         )
-        self._conversations = Conversations(store, settings, upstream)
+        self._running: dict[asyncio.Future[None], CancelToken] = {}
+        self._conversations = Conversations(store, settings, upstream, lambda: bool(self._running))
         self._company_s = company_s
         self._most = settings.proxy.max_requests
         self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="hermes-proxy")
-        self._running: dict[asyncio.Future[None], CancelToken] = {}
         self._is_stopping = False
 
     @property

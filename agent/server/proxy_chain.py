@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from agent.base.record import dataclass
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 _VERSION = re.compile(r"[-@](?:\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$")
+_KEPT_CHAINS = 128
 _MARKS = frozenset({"cache_control"})
 """Fields of parts that clients move from message to message."""
 
@@ -42,7 +45,39 @@ class Unreadable(Exception):
     """A request that is none: its text says why, for the client."""
 
 
-def read_request(body: Any, key: str) -> Sent:
+class Chains:
+    """Makes chains, and keeps the last ones: a client that goes on sends the same messages again,
+    and to compare them takes a tenth of the time of hashing them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, tuple[Sequence[Message], list[str]]] = OrderedDict()
+
+    def of(self, rows: Sequence[Message], *, start: str) -> list[str]:
+        """Return what `chain` does."""
+        if not rows:
+            return []
+        opening = link(start.encode("utf-8", "replace"), rows[0])
+        with self._lock:
+            known_rows, known = self._kept.pop(opening, ((), []))
+        same = 0
+        for row, before in zip(rows, known_rows, strict=False):
+            if row != before:
+                break
+            same += 1
+        hashes = known[:same] or [opening.hex()]
+        before_hash = bytes.fromhex(hashes[-1])
+        for row in rows[len(hashes) :]:
+            before_hash = link(before_hash, row)
+            hashes.append(before_hash.hex())
+        with self._lock:
+            self._kept[opening] = (rows, hashes)
+            if len(self._kept) > _KEPT_CHAINS:
+                self._kept.popitem(last=False)
+        return hashes
+
+
+def read_request(body: Any, key: str, chains: Chains | None = None) -> Sent:
     """Return what a parsed body says. Raises: Unreadable."""
     if not isinstance(body, dict):
         raise Unreadable(f"the body must be a JSON object, not {type(body).__name__}")
@@ -58,7 +93,7 @@ def read_request(body: Any, key: str) -> Sent:
         else:
             rows.append(message)
     model = str(body.get("model") or "")
-    hashes = chain(rows, start=model_family(model))
+    hashes = (chains or Chains()).of(rows, start=model_family(model))
     return Sent(body, rows, hashes, system_at, model, owner_digest(key))
 
 

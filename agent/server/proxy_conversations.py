@@ -9,22 +9,21 @@ import dataclasses
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent.base.clock import SYSTEM_CLOCK
+from agent.base.clock import SYSTEM_CLOCK, Clock
 from agent.base.errors import StoreError
 from agent.base.messages import Message, clean_text, text_of
 from agent.base.settings import ModelSettings, Settings
 from agent.compaction.budget import PREPARE_SHARE, budget_for
 from agent.providers.endpoint import bare_url
-from agent.providers.facts import known_facts, listed_facts
-from agent.providers.windows import SMALLEST_WINDOW_TOKENS as SMALLEST
-from agent.providers.windows import UNKNOWN_WINDOW_TOKENS
-from agent.server.proxy_chain import Sent, after
+from agent.providers.facts import listed_facts
+from agent.providers.windows import SMALLEST_WINDOW_TOKENS
+from agent.server.proxy_chain import Chains, Sent, after
 from agent.server.proxy_host import ProxyHost, overhead_of
 from agent.sessions.prefixes import History, Standing, accept_history
-from agent.sessions.routes import RouteBook, RouteKey
+from agent.turn.routes import Route
 from hermes_state import SessionDB
 
 _OPEN_HOSTS = 256
@@ -32,26 +31,34 @@ _NEAR_SHARE = 0.6
 """Part of what a pass is prepared at, above which a conversation is kept open: estimates of a
 conversation whose upstream has not counted anything yet may be off by a third."""
 _TITLE_CHARS = 40
+_GAP_S = 0.02
+_PATIENCE = 50
+"""How often a gap is looked for."""
+_PAUSE_S = 0.25
+"""Between two rounds of care, so that many short requests share one."""
 _log = logging.getLogger(__name__)
 
 
 class Conversations:
     """Finds, keeps and closes conversations. Thread-safe."""
 
-    def __init__(self, store: SessionDB, settings: Settings, upstream: str) -> None:
+    def __init__(
+        self, store: SessionDB, settings: Settings, upstream: str, is_busy: Callable[[], bool]
+    ) -> None:
         self.store = store
         self.settings = settings
         self.upstream = upstream
+        self.chains = Chains()
         self._lock = threading.Lock()
         self._hosts: OrderedDict[int, ProxyHost] = OrderedDict()
-        self._routes = RouteBook(store.database, SYSTEM_CLOCK)
-        self._windows: dict[str, int] = {}
-        self._caretaker = _Caretaker(store)
+        self.clock: Clock = SYSTEM_CLOCK
+        self._routes: dict[str, Route] = {}
+        self._caretaker = _Caretaker(store, is_busy)
 
     # -- what a client says ------------------------------------------------------------------
     def accept(self, sent: Sent) -> Standing:
         """Store what is new of a request and return where it stands; durable when it returns."""
-        return accept_history(self.store.database, SYSTEM_CLOCK, self._history(sent))
+        return accept_history(self.store.database, self.clock, self._history(sent))
 
     def accept_answer(self, sent: Sent, answer: Message, *, tip_only: bool) -> Standing:
         """Store the answer to a request. With `tip_only` it is left out when the client has gone
@@ -60,26 +67,20 @@ class Conversations:
         history = dataclasses.replace(
             history,
             hashes=[*history.hashes, after(history.hashes, sent.model, answer)],
-            messages=[*history.messages, answer],
+            answer=answer,
             tip_only=tip_only,
         )
-        standing = accept_history(self.store.database, SYSTEM_CLOCK, history)
+        standing = accept_history(self.store.database, self.clock, history)
         self._caretaker.wake()
         return standing
 
     def _history(self, sent: Sent) -> History:
-        """Return a request as the store takes it; keys that begin with `_` are ours there."""
-        rows = [
-            {key: value for key, value in row.items() if not key.startswith("_")}
-            if any(key.startswith("_") for key in row)
-            else row
-            for row in sent.rows
-        ]
+        """Return a request as the store takes it."""
         prompt = "\n\n".join(text_of(message.get("content")) for _at, message in sent.system_at)
         return History(
             owner=sent.owner,
             hashes=sent.hashes,
-            messages=rows,
+            messages=sent.rows,
             system_prompt=clean_text(prompt),
             model=sent.model,
             title=_title(sent.rows),
@@ -89,27 +90,12 @@ class Conversations:
     # -- windows -----------------------------------------------------------------------------
     def window_tokens(self, model: str) -> int:
         """Return the window of a model of the upstream, as far as it is known."""
-        tokens = self._windows.get(model)
-        if tokens is None:
-            tokens = self._windows[model] = self._known_window(model)
-        return tokens
-
-    def _known_window(self, model: str) -> int:
-        learned = self._routes.read(self._route(model))
-        is_limit = learned.learned_from == "overflow" and learned.window_tokens > 0
-        tokens = (
-            self.settings.proxy.context_length
-            or learned.window_tokens
-            or known_facts(model, self.upstream).window_tokens
-            or UNKNOWN_WINDOW_TOKENS
-        )
-        return max(min(tokens, learned.window_tokens) if is_limit else tokens, SMALLEST)
+        return max(self._route(model).window_tokens, SMALLEST_WINDOW_TOKENS)
 
     def lower_window(self, model: str, tokens: int) -> None:
         """Keep what the upstream named as its limit when it refused a request."""
         if tokens < self.window_tokens(model):
-            self._routes.learn(self._route(model), window_tokens=tokens, learned_from="overflow")
-            self._windows.pop(model, None)
+            self._route(model).learn("overflow", window_tokens=tokens)
 
     def learn_listing(self, listing: Any) -> None:
         """Keep the windows that a list of models names, or an entry of one."""
@@ -117,24 +103,34 @@ class Conversations:
         for entry in entries if isinstance(entries, list) else ():
             if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
                 continue
-            model, tokens = entry["id"], listed_facts(entry).window_tokens
-            route = self._route(model)
-            if tokens and self._routes.read(route).window_tokens != tokens:
-                self._routes.learn(route, window_tokens=tokens, learned_from="listing")
-                self._windows.pop(model, None)
+            route, tokens = self._route(entry["id"]), listed_facts(entry).window_tokens
+            if tokens and route.known.window_tokens != tokens:
+                route.learn("listing", window_tokens=tokens)
 
-    def _route(self, model: str) -> RouteKey:
-        return RouteKey("chat_completions", bare_url(self.upstream), model)
+    def _route(self, model: str) -> Route:
+        """Return what is known of a model, kept in the store as for every other route."""
+        route = self._routes.get(model)
+        if route is None:
+            route = self._routes[model] = Route(self, self._settings_of(model))
+        return route
+
+    def _settings_of(self, model: str) -> ModelSettings:
+        return dataclasses.replace(
+            self.settings.model,
+            name=model,
+            base_url=self.upstream,
+            api_key="",
+            api_mode="chat_completions",
+            context_length=self.settings.proxy.context_length,
+            fallbacks=(),
+        )
 
     def model_settings(self, sent: Sent, key: str) -> ModelSettings:
         """Return the model that passes of a conversation ask: the request's, with its key."""
         window = self.window_tokens(sent.model)
         return dataclasses.replace(
-            self.settings.model,
-            name=sent.model,
-            base_url=self.upstream,
+            self._settings_of(sent.model),
             api_key=key,
-            api_mode="chat_completions",
             context_length=window,
             max_output_tokens=_reserve(sent.body, window),
         )
@@ -201,10 +197,12 @@ def _beyond_rows(rows: Sequence[Message]) -> int:
 
 
 class _Caretaker:
-    """Completes the search index and the extracts beside the requests, in one thread."""
+    """Completes the search index and the extracts, in one thread: between requests where there is
+    a gap, else after a while all the same."""
 
-    def __init__(self, store: SessionDB) -> None:
+    def __init__(self, store: SessionDB, is_busy: Callable[[], bool]) -> None:
         self._store = store
+        self._is_busy = is_busy
         self._work = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hermes-caretaker", daemon=True)
@@ -223,13 +221,12 @@ class _Caretaker:
     def _run(self) -> None:
         while self._work.wait() and not self._closed.is_set():
             self._work.clear()
+            for _ in range(_PATIENCE):
+                if not self._is_busy() or self._closed.wait(_GAP_S):
+                    break
             try:
                 self._store.index_pending()
                 self._store.extract_pending()
             except StoreError as error:
                 _log.warning("the search index is behind: %s", error)
             self._closed.wait(_PAUSE_S)
-
-
-_PAUSE_S = 0.25
-"""Between two rounds of care, so that many short requests share one."""

@@ -60,6 +60,7 @@ class Exchange:
         self._outlet = outlet
         self._cancel = cancel
         self._kept = _Kept()
+        self._is_waiting = False
 
     def run(self, body: Any) -> None:
         """Answer the client; `body` is what the request's body says, None for a listing."""
@@ -98,7 +99,7 @@ class Exchange:
 
     def _serve(self, body: Any) -> tuple[Sent, Prepared] | None:
         """Serve a request; return what `_follow` takes when an answer was stored."""
-        sent = read_request(body, self._asked.key)
+        sent = read_request(body, self._asked.key, self._conversations.chains)
         if not sent.rows or not sent.model:
             self._passage(None).forward_whole(self._asked.body)
             return None
@@ -130,18 +131,23 @@ class Exchange:
         self._kept.usage = answered.reader.usage if answered.reader is not None else None
         return sent, prepared
 
+    def _wait(self) -> None:
+        """Say that the client has to wait."""
+        self._is_waiting = True
+        self._outlet.put(Sign.WAITING)
+
     def _prepare(self, sent: Sent, host: ProxyHost) -> tuple[ProxyHost, Prepared]:
         """Return what to send, and the conversation's host: a fork when it moved meanwhile."""
-        self._outlet.put(Sign.WAITING)
         for _ in range(_MOVES):
             try:
-                with host.held(self._cancel):
+                with host.held(self._cancel, self._wait):
                     host.take(sent, self._conversations.model_settings(sent, self._asked.key))
-                    prepared = host.prepare(sent, self._cancel)
+                    prepared = host.prepare(sent, self._cancel, self._wait)
             except Moved:
                 host = self._conversations.host(self._conversations.accept(sent))
             else:
-                self._outlet.put(Sign.READY)
+                if self._is_waiting:
+                    self._outlet.put(Sign.READY)
                 return host, prepared
         raise StoreError(f"the conversation went on {_MOVES} times meanwhile; send it again")
 
@@ -153,8 +159,8 @@ class Exchange:
         conversations = self._conversations
         if error.limit_tokens is not None:
             conversations.lower_window(sent.model, error.limit_tokens)
-        self._outlet.put(Sign.WAITING)
-        with host.held(self._cancel):
+        self._wait()
+        with host.held(self._cancel, self._wait):
             host.take(sent, conversations.model_settings(sent, self._asked.key))
             smaller = host.shrink(sent, self._cancel, refused, error)
         self._outlet.put(Sign.READY)
@@ -165,7 +171,7 @@ class Exchange:
         standing, size = self._kept.standing, len(self._asked.body or b"")
         host = standing and self._conversations.host_if_near(sent, standing, size)
         if host:
-            with host.held(CancelToken()):
+            with host.held(CancelToken(), self._wait):
                 host.take(sent, self._conversations.model_settings(sent, self._asked.key))
                 host.follow(prepared, self._kept.usage)
 

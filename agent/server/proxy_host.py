@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from agent.base.messages import Message, is_user_text
 from agent.base.record import dataclass
 from agent.base.settings import ModelSettings, Settings
 from agent.base.tokens import Calibration, estimate_message, estimate_text, estimate_tools
-from agent.compaction.budget import Budget
+from agent.compaction.budget import PREPARE_SHARE, Budget
 from agent.compaction.verdict import judge_last_pass, model_switched
 from agent.providers.protocol import TokenUsage
 from agent.server.proxy_chain import Sent
@@ -95,7 +95,9 @@ class ProxyHost(AgentRuntime):
         self.offers_recall = False
         self._lock = threading.Lock()
         self._beside_tokens = 0
-        self._given: Sequence[Message] = ()
+        self._client_rows: Sequence[Message] = ()
+        self._may_be_prepared = True
+        """Whether a pass may wait to be committed: one of an earlier process, or of ours."""
 
     @property
     def system_prompt(self) -> str:
@@ -116,20 +118,25 @@ class ProxyHost(AgentRuntime):
         """Hear nothing: what a pass came to is on the ledger and in the log."""
 
     @contextmanager
-    def held(self, cancel: CancelToken) -> Iterator[None]:
+    def held(self, cancel: CancelToken, on_wait: Callable[[], None]) -> Iterator[None]:
         """Have the conversation to oneself. Raises: CallCancelled when the client left."""
-        while not self._lock.acquire(timeout=_LOCK_SLICE_S):
-            if cancel.cancelled:
-                raise CallCancelled("the client left while another request was prepared")
+        if not self._lock.acquire(timeout=_LOCK_SLICE_S):
+            on_wait()
+            self._acquire(cancel)
         try:
             yield
         finally:
             self._lock.release()
 
+    def _acquire(self, cancel: CancelToken) -> None:
+        while not self._lock.acquire(timeout=_LOCK_SLICE_S):
+            if cancel.cancelled:
+                raise CallCancelled("the client left while another request was prepared")
+
     def take(self, sent: Sent, model: ModelSettings) -> None:
         """Take over what a request came with: model, key, window, output, and its messages."""
         before = self.settings.model
-        self._given = sent.rows
+        self._client_rows = sent.rows
         self.offers_recall = self.settings.proxy.recall and may_offer(sent.body)
         self._beside_tokens = overhead_of(sent) + (recall_tokens() if self.offers_recall else 0)
         if dataclasses.replace(before, max_output_tokens=model.max_output_tokens) != model:
@@ -142,14 +149,16 @@ class ProxyHost(AgentRuntime):
             self.store.settle(self.session_id, model_switched(self.clock.now()))
         self._bind_compressor()
 
-    def prepare(self, sent: Sent, cancel: CancelToken) -> Prepared:
+    def prepare(self, sent: Sent, cancel: CancelToken, on_wait: Callable[[], None]) -> Prepared:
         """Return what to send, after the pass that waits to be committed and, if the request would
-        not fit, another one.
+        not fit, another one; `on_wait` hears that this takes its time.
 
         Raises: Moved; ContextCannotFit when nothing more can be left out; CallCancelled.
         """
         turn = self._new_turn(sent, cancel)
-        self.background.commit(turn)
+        if self._may_be_prepared:
+            self.background.commit(turn)
+            self._may_be_prepared = self.background.running
         self._require_here()
         as_it_came = self._whole_tokens()
         budget = self.budget()
@@ -161,6 +170,7 @@ class ProxyHost(AgentRuntime):
         for _ in range(2):
             if not self._over(shaped):
                 break
+            on_wait()
             outcome = self.background.attempt(
                 turn, trigger=BETWEEN_TURNS, needed=lambda: self._over(self._shape(turn))
             )
@@ -192,12 +202,14 @@ class ProxyHost(AgentRuntime):
         """After a reply: take the upstream's count over, and prepare a pass when one is near."""
         self.live.refresh()
         used = self.calibration.apply(prepared.estimated)
-        if usage is not None and usage.prompt > 0:
-            self._observe(prepared.estimated, usage.prompt)
-            judge_last_pass(self, usage.prompt, self.trigger_tokens)
-            used = usage.prompt
+        if usage is not None and usage.held_tokens > 0:
+            used = usage.held_tokens
+            self._observe(prepared.estimated, used)
+            judge_last_pass(self, used, self.trigger_tokens, usage)
         newest = self.live.messages[-1] if self.live.messages else {}
-        self.background.consider(used + self.calibration.apply(newest.get("_tokens", 0)))
+        used += self.calibration.apply(newest.get("_tokens", 0))
+        self._may_be_prepared |= used >= PREPARE_SHARE * self.trigger_tokens
+        self.background.consider(used)
 
     def close(self) -> None:
         """Stop what is being prepared and close connections."""
@@ -208,13 +220,12 @@ class ProxyHost(AgentRuntime):
             self._telemetry.close()
         self._close_providers()
 
-    def _observe(self, estimated: int, prompt: int) -> None:
+    def _observe(self, estimated: int, counted: int) -> None:
         """Take a count over; it is written only when it changes what estimates are worth."""
-        before, self.calibration = self.calibration, self.calibration.observe(estimated, prompt)
+        before, self.calibration = self.calibration, self.calibration.observe(estimated, counted)
         change = abs(self.calibration.ratio - before.ratio)
         if not before.reports or change > _RATIO_CHANGE * before.ratio:
-            anchor = {**self.calibration.to_dict(), "prompt": prompt, "estimated": estimated}
-            self.calibrate(self.calibration, {**anchor, "watermark": self.live.head.watermark})
+            self.calibrate(self.calibration, self.calibration.to_dict())
 
     def _learn(self, error: ContextOverflow, estimated: int) -> None:
         """Take over what the upstream said of its window, or of the size of the request."""
@@ -236,15 +247,15 @@ class ProxyHost(AgentRuntime):
 
     def _require_here(self) -> None:
         self.live.refresh()
-        if self.live.head.watermark != len(self._given):
+        if self.live.head.watermark != len(self._client_rows):
             raise Moved
 
     def _whole_tokens(self) -> int | None:
         """Return the estimate of all the client's messages, None when a pass replaced some."""
         rows = self.live.messages
-        if len(rows) != len(self._given) or any("_stub" in r or "_kind" in r for r in rows):
+        if len(rows) != len(self._client_rows) or any("_stub" in r or "_kind" in r for r in rows):
             return None
-        return sum(int(message["_tokens"]) for message in self._shown())
+        return sum(map(self._tokens_of, rows))
 
     def _shown(self) -> list[Message]:
         """Return the live view with the client's own messages in place of their stored rows."""
@@ -253,14 +264,20 @@ class ProxyHost(AgentRuntime):
     def _client_row(self, row: Message) -> Message:
         if "_kind" in row:
             return row if self.offers_recall else _told_apart(row)
-        given = self._given[row["_seq"] - 1]
+        given = self._client_rows[row["_seq"] - 1]
         shown = {key: value for key, value in given.items() if not key.startswith("_")}
         shown["_seq"] = row["_seq"]
         if "_stub" in row:
             masked = {**shown, **row["_stub"], "_tokens": row["_tokens"]}
             return masked if self.offers_recall else _told_apart(masked)
-        tokens = estimate_message(given) if "_blob" in row else row["_tokens"]
+        tokens = self._tokens_of(row)
         return {**shown, "_tokens": tokens, "_row_id": row["_row_id"], "_given": given}
+
+    def _tokens_of(self, row: Message) -> int:
+        """Return what a client's message takes; of a large result the store has only a part."""
+        if "_blob" in row:
+            return estimate_message(self._client_rows[row["_seq"] - 1])
+        return int(row["_tokens"])
 
     def _shape(self, turn: Turn, *, share: float = 1.0) -> Shaped:
         self.live.refresh()

@@ -23,10 +23,11 @@ _SLICE_S = 0.1
 
 @dataclass(frozen=True)
 class Start:
-    """The head of an answer that comes in pieces."""
+    """The head of an answer that comes in pieces, and the first of them."""
 
     status: int
     headers: Headers
+    piece: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,8 @@ class Outlet:
         """Send a head, and of a whole answer the body; one that comes late is an event."""
         if isinstance(item, Start):
             await self._start(send, item)
+            if item.piece:
+                await self._piece(send, item.piece)
         elif self._is_started:
             await self._piece(send, frame(item.parsed))
         else:

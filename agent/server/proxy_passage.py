@@ -185,28 +185,26 @@ class Passage:
     def _relay(self, incoming: Incoming) -> Answered | TooLarge:
         """Pass a stream on as it arrives; its answer is stored before the client sees its end."""
         reader = self._reader()
-        head: list[Start | Whole | bytes] = [Start(incoming.status, _headers(incoming))]
-        is_stored = False
+        headers, is_started, is_stored = _headers(incoming), False, False
         try:
             for chunk in incoming.chunks():
                 reader.feed(chunk)
                 if reader.complaint is not None and not is_stored:
                     fault = self._upstream.fault(None, reader.complaint, {})
                     if isinstance(fault, ContextOverflow):
-                        return TooLarge(fault, [*head, chunk])
-                if head:
-                    self._outlet.put(head.pop())
+                        return TooLarge(fault, [Start(incoming.status, headers), chunk])
                 if reader.done and not is_stored:
                     is_stored = True
                     incoming.expect_end()
                     self._keep_of(reader)
-                self._outlet.put(chunk)
+                self._outlet.put(chunk if is_started else Start(incoming.status, headers, chunk))
+                is_started = True
         except (CallCancelled, ProviderError):
             if not is_stored:
                 self._keep_of(reader)
             raise
-        if head:
-            self._outlet.put(head.pop())
+        if not is_started:
+            self._outlet.put(Start(incoming.status, headers))
         if not is_stored:
             self._keep_of(reader)
         return Answered(reader)

@@ -13,7 +13,7 @@ from typing import Any
 from agent.base.clock import Clock
 from agent.base.errors import StoreBusy
 from agent.base.ids import new_session_id
-from agent.base.messages import Message
+from agent.base.messages import Message, wire_message
 from agent.base.record import dataclass
 from agent.sessions import accept, directory, forks
 from agent.sessions import statements as sql
@@ -27,9 +27,10 @@ _TRIES = 8
 class History:
     """A client's whole history.
 
-    `hashes` are of its prefixes and `messages` its messages without system messages, both oldest
-    first and equally long, at least one. `owner` is the digest of the caller's key. With
-    `tip_only` nothing is stored once the conversation went on in another way.
+    `messages` are the client's without system messages, `answer` is ours to the last of them;
+    `hashes` are of the prefixes, one for each message and the answer, all oldest first. `owner` is
+    the digest of the caller's key. With `tip_only` nothing is stored once the conversation went on
+    in another way.
     """
 
     owner: str
@@ -41,6 +42,17 @@ class History:
     source: str = "proxy"
     origin: Mapping[str, Any] = field(default_factory=dict)
     tip_only: bool = False
+    answer: Message | None = None
+
+    def ready(self, count: int) -> list[Incoming]:
+        """Return what follows the first `count` messages, ready to be inserted.
+
+        Keys of the client's that begin with `_` are left out: in the store they are ours.
+        """
+        rows = [wire_message(message) for message in self.messages[count:]]
+        if self.answer is not None and count <= len(self.messages):
+            rows.append(self.answer)
+        return [accept.make_ready(row) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -87,11 +99,11 @@ def accept_history(database: SqliteDatabase, clock: Clock, history: History) -> 
         with database.read() as connection:
             found = _find(connection, history)
             is_known = found.count == len(history.hashes) and found.is_tip
-            if is_known and _prompt_of(connection, found) == history.system_prompt:
+            if is_known and _prompt_of(connection, found.session_id) == history.system_prompt:
                 return _standing(found, appended=0)
         if history.tip_only and not found.is_tip:
             return _standing(found, appended=0)
-        ready = [accept.make_ready(message) for message in history.messages[found.count :]]
+        ready = history.ready(found.count)
         with database.write() as connection:
             if _find(connection, history) == found:
                 return _go_on(connection, history, found, ready, clock.now())
@@ -137,7 +149,7 @@ def _go_on(
         title = _free_title(connection, history.title, session_id)
         fork = forks.Fork(found.session_id, session_id, found.count, title)
         forks.fork_conversation(connection, fork, now)
-    if history.system_prompt or not made:
+    if history.system_prompt != _prompt_of(connection, session_id):
         directory.set_system_prompt(connection, session_id, history.system_prompt)
     if ready:
         accept.accept(connection, session_id, ready, now)
@@ -169,8 +181,8 @@ def _free_title(connection: Connection, title: str, session_id: str) -> str | No
     return title if taken is None else f"{title} ({session_id[-6:]})"
 
 
-def _prompt_of(connection: Connection, found: _Found) -> str:
-    row = connection.execute(sql.PROMPT_OF, (found.session_id,)).fetchone()
+def _prompt_of(connection: Connection, session_id: str) -> str:
+    row = connection.execute(sql.PROMPT_OF, (session_id,)).fetchone()
     return row[0] or ""
 
 
