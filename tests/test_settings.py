@@ -83,6 +83,7 @@ def test_the_home_folder_and_the_environment_are_those_of_the_process(
         ("tools.max_iterations", "12", 12),
         ("tools.allowed_paths", "[/srv/a, '/srv/b c']", ("/srv/a", "/srv/b c")),
         ("model.prices", '[["m", 1, 2.5]]', (("m", 1.0, 2.5),)),
+        ("model.prices", '[["m", 1, 2.5, 0.1, 2]]', (("m", 1.0, 2.5, 0.1, 2.0),)),
         (
             "model.fallbacks",
             "[{name: 4.10, base_url: http://h/v1, context_length: 8192}, {api_mode: local}]",

@@ -51,8 +51,9 @@ class ModelSettings:
     A label stands for what is not sent."""
     fallbacks: tuple[RouteSettings, ...] = ()
     """Routes that are asked, in this order, while the ones before them fail."""
-    prices: tuple[tuple[str, float, float], ...] = ()
-    """Own prices: (model, dollars a million input tokens, dollars a million output tokens)."""
+    prices: tuple[tuple[str, float, float] | tuple[str, float, float, float, float], ...] = ()
+    """Own prices: (model, dollars a million input tokens, dollars a million output tokens), and
+    perhaps those of input tokens read from the provider's cache and of those written to it."""
     connect_timeout_seconds: float = 10.0
     """Limit for making a connection."""
     first_token_timeout_seconds: float = 300.0

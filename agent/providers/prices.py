@@ -8,8 +8,9 @@ from __future__ import annotations
 from agent.providers.endpoint import Endpoint, bare_url
 from agent.providers.protocol import TokenUsage
 
-OwnPrices = tuple[tuple[str, float, float], ...]
-"""(model, dollars a million input tokens, dollars a million output tokens)."""
+OwnPrices = tuple[tuple[str, float, float] | tuple[str, float, float, float, float], ...]
+"""(model, dollars a million input tokens, dollars a million output tokens), and perhaps those of
+input tokens that are read from the provider's cache and of those that are written to it."""
 
 _MILLION = 1_000_000
 
@@ -19,9 +20,12 @@ def price_of(usage: TokenUsage, model: str, endpoint: Endpoint, own: OwnPrices) 
 
     A model's name alone is no price: what an unknown host asks for it is unknown.
     """
-    for name, input_price, output_price in own:
+    for name, input_price, output_price, *cache_prices in own:
         if name == model:
-            return (usage.prompt * input_price + usage.completion * output_price) / _MILLION
+            read_price, write_price = cache_prices or (input_price, input_price)
+            cost = (usage.prompt - usage.cached - usage.cache_write) * input_price
+            cost += usage.cached * read_price + usage.cache_write * write_price
+            return (cost + usage.completion * output_price) / _MILLION
     return None if endpoint.is_loopback else _listed_price(usage, model, endpoint)
 
 

@@ -94,7 +94,7 @@ WRONG = {
         replace(HOSTED, api_mode="telepathy"),
         (
             "model.api_mode 'telepathy' is unknown; set it to one of: "
-            "anthropic_messages, chat_completions, local, responses"
+            "anthropic_messages, chat_completions, codex_app_server, local, responses"
         ),
     ),
 }
@@ -256,6 +256,12 @@ def price(model: str, base_url: str, *own: tuple[str, float, float]) -> float | 
 def test_own_prices_come_first() -> None:
     assert price("gpt-4o", "https://api.openai.com/v1", ("gpt-4o", 1.0, 4.0)) == 3.0
     assert price("mine", "http://127.0.0.1:1/v1", ("mine", 0.5, 0.0)) == 0.5
+
+
+def test_own_prices_may_tell_what_the_cache_costs() -> None:
+    own = (("mine", 2.0, 4.0, 0.5, 3.0),)
+    usage = TokenUsage(1_000_000, 500_000, cached=600_000, cache_write=200_000)
+    assert price_of(usage, "mine", Endpoint("https://h/v1", "k", "r"), own) == pytest.approx(3.3)
 
 
 def test_listed_prices_are_found_by_host_and_model() -> None:
