@@ -2,96 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.base.errors import AuthError, ContextCannotFit, RateError
-from agent.base.events import Event, Notice, TextDelta
-from agent.base.settings import CompressionSettings, ModelSettings, RouteSettings, Settings
-from agent.testing.clock import FakeClock
+from agent.base.events import TextDelta
+from agent.base.settings import CompressionSettings, RouteSettings
 from agent.testing.stub_reply import RecordedRequest, Reply
-from agent.testing.stub_server import DEFAULT_MODEL, StubModelServer
+from agent.testing.stub_server import StubModelServer
 from agent.testing.summaries import GOOD_SUMMARY
-from hermes_state import SessionDB
-from run_agent import AIAgent
+from tests.turn.route_bench import FIRST, SECOND, THIRD, Bench, refusing, route, talk
 
-FIRST, SECOND, THIRD = DEFAULT_MODEL, "second", "third"
 BUSY = Reply(status=503, error="no capacity")
-
-
-class Bench:
-    """Agents on one store and one clock, and what they told."""
-
-    def __init__(self, stub: StubModelServer, path: Path, clock: FakeClock) -> None:
-        self.stub = stub
-        self.clock = clock
-        self.store = SessionDB(path, clock=clock)
-        self.events: list[Event] = []
-        self.agents: list[AIAgent] = []
-
-    def open(self, *fallbacks: RouteSettings, **model: Any) -> AIAgent:
-        settings = Settings(
-            model=ModelSettings(
-                **{
-                    "name": FIRST,
-                    "base_url": self.stub.base_url,
-                    "api_key": "key-1",
-                    "context_length": 16_000,
-                    "fallbacks": fallbacks,
-                    **model,
-                }
-            ),
-            compression=CompressionSettings(background=False),
-        )
-        return self.open_with(settings)
-
-    def open_with(self, settings: Settings) -> AIAgent:
-        agent = AIAgent(
-            settings=settings,
-            session_db=self.store,
-            session_id="s",
-            clock=self.clock,
-            builtin_tools=False,
-            skip_context_files=True,
-            skip_memory=True,
-            on_event=self.events.append,
-        )
-        self.agents.append(agent)
-        return agent
-
-    def close(self) -> None:
-        for agent in self.agents:
-            agent.close()
-        self.store.close()
-
-    @property
-    def notices(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Notice)]
-
-    @property
-    def asked(self) -> list[str]:
-        """The models that were asked, oldest first; a retry of the wire is not told apart."""
-        names = [request.model for request in self.stub.requests]
-        return [name for place, name in enumerate(names) if names[place - 1 : place] != [name]]
-
-
-@pytest.fixture
-def bench(stub: StubModelServer, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(stub, tmp_path / "state.db", FakeClock())
-    yield made
-    made.close()
-
-
-def route(name: str, **fields: Any) -> RouteSettings:
-    return RouteSettings(**{"name": name, "context_length": 16_000, **fields})
-
-
-def refusing(status: int, **headers: str) -> Reply:
-    return Reply(status=status, error="not now", headers=headers)
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 429, 500, 503, 529])
@@ -215,14 +138,6 @@ def test_the_embedded_model_may_stand_in(bench: Bench) -> None:
 # -- windows --------------------------------------------------------------------------------------
 
 
-def talk(agent: AIAgent, tokens: int) -> None:
-    words = "the river carried a stone past an old mill "
-    while agent.store.view("s").tokens < tokens:
-        agent.store.append(
-            "s", [{"role": "user", "content": words * 8}, {"role": "assistant", "content": words}]
-        )
-
-
 def test_a_route_that_holds_the_request_goes_before_one_that_needs_a_compaction(
     bench: Bench,
 ) -> None:
@@ -285,83 +200,19 @@ def test_an_error_names_a_route_whose_window_is_too_small_too(bench: Bench) -> N
     assert bench.asked == [FIRST]
 
 
-# -- the summary model ----------------------------------------------------------------------------
+# -- the store is shared --------------------------------------------------------------------------
 
 
-def summary_settings(bench: Bench, **auxiliary: Any) -> Settings:
-    settings = bench.open().settings
-    compression = replace(
-        settings.auxiliary.compression, model=SECOND, context_length=16_000, **auxiliary
-    )
-    return replace(settings, auxiliary=replace(settings.auxiliary, compression=compression))
-
-
-@pytest.fixture
-def summarised(bench: Bench) -> Callable[..., AIAgent]:
-    def opened(**auxiliary: Any) -> AIAgent:
-        agent = bench.open_with(summary_settings(bench, **auxiliary))
-        agent.pending_messages()
-        talk(agent, 6_000)
-        return agent
-
-    return opened
-
-
-def test_a_summary_is_written_by_the_next_route_in_the_same_pass(
-    bench: Bench, summarised: Callable[..., AIAgent]
+def test_a_call_that_began_before_a_failure_neither_ends_its_rest_nor_adds_to_it(
+    bench: Bench,
 ) -> None:
-    bench.stub.script([], model=SECOND, then=refusing(401))
-    bench.stub.script([], model=THIRD, then=Reply(text=GOOD_SUMMARY))
-    agent = summarised(fallback_chain=(route(THIRD),))
-    record = agent.compress()
-    at = f"at {bench.stub.base_url}"
-    assert (record.status.value, record.model, record.route) == (
-        "committed",
-        THIRD,
-        f"{THIRD} {at}",
-    )
-    assert bench.asked == [SECOND, THIRD]
-    assert bench.store.get_compression_failure_cooldown("s") is None
-    [told] = bench.notices
-    assert told.startswith(f"{SECOND} {at} refused the key (401)")
-    assert told.endswith(f"the summary is written by {THIRD} {at} instead")
-    talk(agent, 6_000)
-    agent.compress()
-    assert bench.asked == [SECOND, THIRD]
-
-
-def test_a_stand_in_with_a_smaller_window_gets_smaller_requests(
-    bench: Bench, summarised: Callable[..., AIAgent]
-) -> None:
-    bench.stub.script([], model=SECOND, then=refusing(401))
-    bench.stub.script([], model=THIRD, then=Reply(text=GOOD_SUMMARY), window_tokens=4_200)
-    agent = summarised(fallback_chain=(route(THIRD, context_length=4_200),))
-    assert agent.compress().status.value == "committed"
-    assert [request.refusal for request in bench.stub.requests_for(THIRD)] == [""] * len(
-        bench.stub.requests_for(THIRD)
-    )
-
-
-def test_when_no_summary_route_answers_each_is_named_and_nothing_changes(
-    bench: Bench, summarised: Callable[..., AIAgent]
-) -> None:
-    bench.stub.script([], model=SECOND, then=refusing(401))
-    bench.stub.script([], model=THIRD, then=refusing(503))
-    agent = summarised(fallback_chain=(route(THIRD),))
-    before = bench.store.view("s").messages
-    record = agent.compress()
-    assert record.status.value == "failed"
-    assert f"{SECOND} at {bench.stub.base_url} (auth)" in record.detail
-    assert f"{THIRD} at {bench.stub.base_url} (overload)" in record.detail
-    assert bench.store.view("s").messages == before
-
-
-def test_without_a_summary_model_the_main_chain_writes_summaries(bench: Bench) -> None:
-    bench.stub.script([], then=refusing(401))
-    bench.stub.script([], model=SECOND, then=Reply(text=GOOD_SUMMARY))
-    agent = bench.open(route(SECOND))
-    agent.pending_messages()
-    talk(agent, 6_000)
-    assert agent.compress().model == SECOND
-    assert agent.chat("hello") == GOOD_SUMMARY
-    assert bench.asked == [FIRST, SECOND]
+    first, late = (bench.open(route(SECOND)).routes.current for _ in range(2))
+    began = bench.clock.now()
+    bench.clock.advance(5)
+    until = first.failed(AuthError("no"), bench.clock.now())
+    late.failed(AuthError("no"), began)
+    late.answered(began)
+    assert (first.rested_until(), late.rested_until()) == (until, until)
+    bench.clock.advance(1)
+    late.answered(bench.clock.now())
+    assert first.rested_until() == 0
