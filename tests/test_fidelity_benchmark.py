@@ -321,13 +321,15 @@ def test_cut_labels_are_gone_and_what_the_kit_asks_for_is_not(corpus: str):
         assert all(token.lower() in text.lower() for token in tokens)
 
 
-def test_our_engine_keeps_everything_in_a_budget_that_holds_everything():
-    session, _canaries = kit.CORPORA["generated"][0](1)
+def test_our_engine_keeps_all_but_replaced_figures_in_a_budget_that_holds_everything():
+    session, canaries = kit.CORPORA["generated"][0](1)
     with kit.HermesCompactor() as compactor:
         text = compactor.compact(session.turns, 1, 100_000).text
         again = compactor.compact([], 2, 100_000).text
     users = [turn.text for turn in session.turns if turn.role == "user"]
-    assert all(said in text and said in again for said in users)
+    replaced = [token for canary in canaries for token in canary.superseded_tokens]
+    missing = [said for said in users if said not in text or said not in again]
+    assert [said for said in missing if not any(old in said.lower() for old in replaced)] == []
 
 
 @pytest.mark.parametrize("mode", ["none", "nonsense"])

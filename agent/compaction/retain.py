@@ -66,10 +66,12 @@ class Rank(IntEnum):
     CHATTER = 5
     ROUTINE = 6
     """Said before, letter by letter, and nothing that stands."""
-    REPEATED = 7
+    REWORDED = 7
+    """Said again later, all but a word or two."""
+    REPEATED = 8
     """Said again later, letter by letter."""
-    REVISED = 8
-    """Said again later, all but a word or a figure."""
+    REVISED = 9
+    """Said again later with another figure."""
 
 
 def user_ranks(messages: Sequence[Message], standing: Standing) -> dict[int, tuple[int, float]]:
@@ -104,8 +106,8 @@ def said_again(texts: Sequence[str]) -> dict[int, Rank]:
         said = _words(texts[place])
         words = frozenset(said)
         for key in ((">", *said[:_FRAME]), ("<", *said[-_FRAME:])):
-            if key in known and is_revision(words, known[key]):
-                found[place] = Rank.REVISED
+            if key in known and (rank := _revision(words, known[key])):
+                found[place] = max(rank, found.get(place, rank))
             known.setdefault(key, words)
     return found
 
@@ -115,11 +117,15 @@ def _words(text: str) -> list[str]:
     return _PIECE.findall(text[:_LONG_CHARS].lower())
 
 
-def is_revision(old: frozenset[str], new: frozenset[str]) -> bool:
-    """Return whether two texts differ by a word or two and share most of the others."""
+def _revision(old: frozenset[str], new: frozenset[str]) -> Rank | None:
+    """Return whether two texts differ by a figure or a few words and share most of the others."""
     shared = len(old & new)
     changed = max(len(old), len(new)) - shared
-    return shared >= 3 and changed <= max(1, (shared + changed) // 4)
+    if shared < 3 or changed > max(1, (shared + changed) // 4):
+        return None
+    gone = old - new
+    figures = bool(gone) and all(any(map(str.isdigit, word)) for word in gone)
+    return Rank.REVISED if figures else Rank.REWORDED
 
 
 def _rank(row: Message, standing: Standing) -> Rank:
