@@ -169,7 +169,7 @@ class SessionDB:
     ) -> list[Message]:
         accepting = native.accepting(messages, brought)
         with self._database.write() as connection:
-            return accepting(connection, session_id, self._clock.now()) if messages else []
+            return accepting(connection, session_id, self._clock.now())
 
     def view(self, session_id: str) -> View:
         with self._database.read() as connection:

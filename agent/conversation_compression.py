@@ -43,6 +43,7 @@ from agent.compaction.cooldown import (
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.gain import expected_gain
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
+from agent.compaction.kept import compact_at_provider
 from agent.compaction.material import read_material
 from agent.compaction.outcomes import SETTLED, classify
 from agent.compaction.pins import carried_tokens
@@ -51,6 +52,7 @@ from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.review import Review, review_candidate
 from agent.compaction.run import run_engine
 from agent.compaction.verdict import guards_after
+from agent.providers.protocol import KeepsHistory
 from agent.sessions.records import (
     NO_GUARDS,
     Guards,
@@ -150,7 +152,9 @@ def run_attempt(
     `messages` may bring pending rows; the product itself accepts rows first and passes none.
     Raises: as `compress_context`.
     """
-    store = agent.store
+    store, keeper = agent.store, agent.provider
+    if isinstance(keeper, KeepsHistory):
+        return compact_at_provider(agent, keeper, request)
     view = store.view(agent.session_id)
     pending = [
         message

@@ -67,6 +67,9 @@ def is_published(ledger: PassRecord) -> bool:
 def payload_of_pass(ledger: PassRecord, context: PassContext) -> Payload:
     """Return the payload of a pass for which `is_published` holds, by its kind."""
     record = record_of_pass(ledger, context)
+    if ledger.kind is PassKind.PROVIDER_NATIVE and ledger.trigger == "manual":
+        record["route"] = "codex_app_server"
+        return attempt_payload(record, compression_count=context.compression_count)
     return _BUILDERS[ledger.kind](record, compression_count=context.compression_count)
 
 

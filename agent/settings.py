@@ -46,8 +46,15 @@ _RANGES: dict[str, tuple[float, float]] = {
 """Smallest and largest value; every other number may be 0 or more, and a default always stands."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "compression.codex_app_server_auto": ("native", "off"),
     "model.image_support": ("auto", "on", "off"),
-    "model.api_mode": ("chat_completions", "responses", "anthropic_messages", "local"),
+    "model.api_mode": (
+        "chat_completions",
+        "responses",
+        "anthropic_messages",
+        "codex_app_server",
+        "local",
+    ),
     "tools.approval": ("ask", "auto", "off"),
 }
 _SECRET = re.compile(r"(^|_)(api_key|token|password|secret)$")

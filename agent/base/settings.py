@@ -35,8 +35,8 @@ class ModelSettings:
     api_key: str = field(default="", repr=False)
     """Bearer key; empty sends no Authorization header."""
     api_mode: str = "chat_completions"
-    """Wire: `chat_completions`, `responses`, `anthropic_messages`, or `local` for the embedded
-    model."""
+    """Wire: `chat_completions`, `responses`, `anthropic_messages`, `codex_app_server` (the Codex
+    command keeps the conversation), or `local` for the embedded model."""
     context_length: int = 0
     """Window in tokens; 0 takes the catalog's, else 128,000. Smallest 4,096."""
     max_output_tokens: int = 0
@@ -44,6 +44,8 @@ class ModelSettings:
     thinking_tokens: int = 0
     """Part of an answer that may be thinking (`anthropic_messages`); 0 asks for none, else 1,024 or
     more. It needs `max_output_tokens` of 1,024 more."""
+    command: str = "codex app-server"
+    """What is run for `codex_app_server`."""
     tool_support: bool = True
     """Whether tools are offered to this model."""
     image_support: str = "auto"
@@ -87,6 +89,8 @@ class CompressionSettings:
     """Prepare passes while the conversation goes on; the embedded model: `local.background`."""
     spend_limit_per_hour: float = 0.0
     """Dollars of summaries in any hour of one conversation, by known prices; 0 sets no limit."""
+    codex_app_server_auto: str = "native"
+    """Whether the Codex app-server compacts its threads by itself: `native`, or `off`."""
     codex_responses_native: bool = False
     """Let a provider that offers it compact by itself (`responses`, `anthropic_messages`); our own
     passes stay armed."""

@@ -51,7 +51,7 @@ class ChatOptions:
     ] = None
     api_mode: Annotated[
         str | None,
-        typer.Option(metavar="MODE", help="chat_completions, responses, or local (embedded)."),
+        typer.Option(metavar="MODE", help="The wire, such as responses; see model.api_mode."),
     ] = None
     no_tools: Annotated[bool, typer.Option("--no-tools", help="Offer no tools.")] = False
     yolo: Annotated[

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.base.errors import SettingsError
+from agent.base.later import later
 from agent.base.settings import LocalSettings, ModelSettings
 from agent.providers.anthropic import HEADERS, AnthropicMessages, versioned_url
 from agent.providers.call import Call
@@ -25,7 +26,13 @@ from agent.providers.text import load_json
 from agent.providers.transport import Transport
 from agent.providers.windows import SMALLEST_WINDOW_TOKENS, UNKNOWN_WINDOW_TOKENS
 
+if TYPE_CHECKING:
+    from agent.providers import codex_app_server
+else:
+    [codex_app_server] = later("agent.providers", "codex_app_server")
+
 _ANTHROPIC = "anthropic_messages"
+_CODEX = "codex_app_server"
 _LISTING_LIMITS = Limits(connect_s=5.0, first_byte_s=10.0, idle_s=10.0, total_s=20.0, retries=0)
 
 
@@ -55,7 +62,7 @@ def ask_models(model: ModelSettings, limits: Limits, watch: CallWatch) -> dict[s
 
     Raises: ProviderError when the endpoint cannot be asked; CallCancelled.
     """
-    if _names_nothing(model) or model.api_mode == "local":
+    if _names_nothing(model) or model.api_mode in ("local", _CODEX):
         return {}
     model = _with_endpoint(model)
     _require_endpoint(model)
@@ -98,7 +105,8 @@ def _listed(body: bytes, endpoint: Endpoint) -> dict[str, ModelFacts]:
 
 
 def _names_nothing(model: ModelSettings) -> bool:
-    return not (model.base_url or model.api_key or model.name)
+    named = model.base_url or model.api_key or model.name
+    return not named and model.api_mode != _CODEX
 
 
 def _require_endpoint(model: ModelSettings) -> None:
@@ -157,6 +165,13 @@ def _open_anthropic(model: ModelSettings, _local: LocalSettings) -> Provider:
     )
 
 
+def _open_codex(model: ModelSettings, _local: LocalSettings) -> Provider:
+    window_tokens = model.context_length or UNKNOWN_WINDOW_TOKENS
+    return codex_app_server.CodexAppServer(
+        command=model.command, model=model.name, window_tokens=window_tokens
+    )
+
+
 def _open_local(_model: ModelSettings, local: LocalSettings) -> Provider:
     return LocalModel(local)
 
@@ -165,5 +180,6 @@ _WIRES: dict[str, Callable[[ModelSettings, LocalSettings], Provider]] = {
     "chat_completions": _open_chat_completions,
     "responses": _open_responses,
     _ANTHROPIC: _open_anthropic,
+    _CODEX: _open_codex,
     "local": _open_local,
 }

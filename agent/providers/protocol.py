@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agent.base.cancel import CancelToken
+from agent.base.events import Event
 from agent.base.messages import Message
 from agent.base.record import dataclass
 
@@ -107,11 +108,36 @@ class CallWatch:
     `cancel` ends the call within 50 ms at every phase and closes the socket; `on_bytes` is
     called with the size of each chunk that arrives (life, comment lines too); `on_delta` with
     each piece of the answer. Callbacks run in the calling thread.
+
+    A provider with tools of its own tells of them by `on_event`, asks `confirm(call_id, why)` in a
+    thread of its own before one writes or executes (None: nobody can be asked, so it may not), and
+    runs them in `cwd`.
     """
 
     cancel: CancelToken = field(default_factory=CancelToken)
     on_bytes: Callable[[int], None] | None = None
     on_delta: Callable[[Delta], None] | None = None
+    on_event: Callable[[Event], None] | None = None
+    confirm: Callable[[str, str], bool] | None = None
+    cwd: str = ""
+
+
+@runtime_checkable
+class KeepsHistory(Protocol):
+    """A provider that keeps the conversation itself and compacts it itself: our transcript is
+    never rewritten for it."""
+
+    def compact(self, messages: Sequence[Message], *, limits: Limits, watch: CallWatch) -> str:
+        """Let it compact the conversation that these messages belong to; return an empty text, or
+        the class of the failure: `codex_no_thread`, `codex_compaction_failed`.
+
+        Raises: CallCancelled.
+        """
+        ...
+
+    def brought_compaction(self, message: Message) -> bool:
+        """Return whether it compacted by itself while it made this answer."""
+        ...
 
 
 class Provider(Protocol):

@@ -15,7 +15,8 @@ SELECT c.id, c.live_count, c.live_tokens, c.accepted_count, c.pass_count, c.gene
         WHERE a.conversation_id = c.id AND a.status = 'committed'
             AND a.kind NOT IN ('undo', 'rewind', 'import')),
     (SELECT count(*) FROM compaction_passes a
-        WHERE a.conversation_id = c.id AND a.status IN ('committed', 'undone')),
+        WHERE a.conversation_id = c.id AND a.status IN ('committed', 'undone')
+            AND a.kind <> 'provider_native'),
     coalesce(max(p.seq), 0)
 FROM conversations c LEFT JOIN (
     SELECT conversation_id, seq, tokens,

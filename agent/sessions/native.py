@@ -7,12 +7,13 @@ answer brought. It stands while the generation stays that of its pass. Read next
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from agent.base.errors import UndoRefused
 from agent.base.ids import new_pass_id
 from agent.base.messages import Message
 from agent.sessions import statements as sql
-from agent.sessions.accept import accept, make_ready
+from agent.sessions.accept import Incoming, accept, make_ready
 from agent.sessions.passes import insert_pass
 from agent.sessions.places import conversation_of, read_head
 from agent.sessions.records import NativePass, PassKind, PassRecord, PassStatus
@@ -32,7 +33,9 @@ def accepting(messages: Sequence[Message], brought: NativePass | None) -> Accept
     """
     plain = [make_ready(message) for message in messages]
     if brought is None:
-        return lambda connection, session_id, now: accept(connection, session_id, plain, now)
+        return partial(_accept_plain, plain)
+    if not messages:
+        return partial(_record_alone, brought)
     standing = [*plain[:-1], make_ready(messages[-1] | {"_generation": brought.generation + 1})]
 
     def write(connection: Connection, session_id: str, now: float) -> list[Message]:
@@ -48,7 +51,23 @@ def accepting(messages: Sequence[Message], brought: NativePass | None) -> Accept
     return write
 
 
-def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int) -> str:
+def _accept_plain(
+    plain: Sequence[Incoming], connection: Connection, session_id: str, now: float
+) -> list[Message]:
+    return accept(connection, session_id, plain, now) if plain else []
+
+
+def _record_alone(
+    brought: NativePass, connection: Connection, session_id: str, now: float
+) -> list[Message]:
+    """Write the ledger row of a pass that no row brought: the generation stays."""
+    scope = Scope(session_id, conversation_of(connection, session_id), now)
+    connection.execute(sql.COUNT_PASS, (scope.conversation_id,))
+    _record(connection, scope, brought, None)
+    return []
+
+
+def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int | None) -> str:
     """Write the ledger row and return its id."""
     pass_id = new_pass_id()
     insert_pass(
@@ -58,7 +77,7 @@ def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int)
         session_id=scope.session_id,
         status=PassStatus.COMMITTED,
         kind=PassKind.PROVIDER_NATIVE,
-        trigger="provider",
+        trigger=brought.trigger,
         strategy="provider",
         tokens_before=brought.tokens_before,
         tokens_after=brought.tokens_after,
@@ -66,7 +85,7 @@ def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int)
         messages_after=brought.messages_after,
         model=brought.model,
         route=brought.route,
-        receipt=dump_json({"brought_by": seq}, "the receipt"),
+        receipt=dump_json({} if seq is None else {"brought_by": seq}, "the receipt"),
         created_at=scope.at,
         finished_at=scope.at,
     )

@@ -170,12 +170,13 @@ class NativePass:
     """
 
     generation: int
-    tokens_before: int
-    tokens_after: int
+    tokens_before: int | None
+    tokens_after: int | None
     messages_before: int
     messages_after: int
     model: str
     route: str
+    trigger: str = "provider"
 
 
 @dataclass(frozen=True)

@@ -318,6 +318,7 @@ WHERE id = ? RETURNING generation"""
 NEWEST_PASSES: Final = """
 SELECT id, status, failure_class, generation FROM compaction_passes
 WHERE conversation_id = ? ORDER BY ordinal DESC"""
+COUNT_PASS: Final = "UPDATE conversations SET pass_count = pass_count + 1 WHERE id = ?"
 NATIVE_STANDING: Final = """
 SELECT p.ordinal FROM compaction_passes p
 JOIN conversations c ON c.id = p.conversation_id AND c.generation = p.generation

@@ -23,7 +23,7 @@ from agent.base.record import dataclass
 from agent.compaction.verdict import judge_last_pass
 from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
 from agent.turn.host import Turn, TurnHost
-from agent.turn.preflight import native_is_on, prepare_request
+from agent.turn.preflight import keeps_history, native_is_on, prepare_request
 from agent.turn.recovery import recover
 from agent.turn.request import Shaped, replay_from
 
@@ -129,6 +129,8 @@ class _Call:
         host.note_carried(self.head.watermark)
         self.failures.began_at = host.clock.now()
         watch = CallWatch(cancel=self.turn.cancel, on_delta=self._on_delta)
+        if keeps_history(host):
+            native.lend(host, self.turn, watch)
         try:
             with host.traced_call() as trace:
                 reply = host.provider.complete(request, limits=host.limits, watch=watch)

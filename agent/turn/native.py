@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from agent.base.messages import Message, is_user_text, last_user_index
 from agent.compaction.report import tell_finished
 from agent.providers import anthropic_rows, items
+from agent.providers.protocol import CallWatch, KeepsHistory
 from agent.sessions.records import NativePass
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, tokens_of
@@ -28,6 +29,8 @@ def holds_compaction(message: Message, route: str) -> bool:
 def native_threshold(host: TurnHost) -> int:
     """Return the tokens from which on the provider may compact by itself; 0: it may not."""
     compression = host.settings.compression
+    if isinstance(host.provider, KeepsHistory):
+        return 1 if compression.enabled and compression.codex_app_server_auto == "native" else 0
     if not (compression.enabled and compression.codex_responses_native):
         return 0
     own = int(host.trigger_tokens * _SHARE_OF_TRIGGER)
@@ -81,7 +84,12 @@ def native_pass(
     host: TurnHost, message: Message, shaped: Shaped, generation: int
 ) -> NativePass | None:
     """Return what an answer tells the ledger when it brought a compaction, None when not."""
-    if not holds_compaction(message, host.provider.route):
+    provider = host.provider
+    if not (
+        provider.brought_compaction(message)
+        if isinstance(provider, KeepsHistory)
+        else holds_compaction(message, provider.route)
+    ):
         return None
     overhead_tokens = host.budget().overhead_tokens
     return NativePass(
@@ -93,6 +101,17 @@ def native_pass(
         model=host.provider.model,
         route=host.provider.route,
     )
+
+
+def lend(host: TurnHost, turn: Turn, watch: CallWatch) -> None:
+    """Let a provider with tools of its own tell of them, and ask before one writes or executes."""
+    runner = host.tool_runner(turn)
+    watch.on_event = host.emit
+    if runner is None:
+        return
+    watch.cwd = str(runner.context.cwd)
+    is_off = host.settings.tools.approval == "off"
+    watch.confirm = (lambda _call_id, _why: True) if is_off else runner.confirm
 
 
 def tell_native(host: TurnHost, turn: Turn, pass_id: str) -> None:

@@ -10,6 +10,7 @@ from agent.base.events import Notice
 from agent.base.later import later
 from agent.base.messages import Message
 from agent.compaction.budget import PREPARE_SHARE
+from agent.providers.protocol import KeepsHistory
 from agent.sessions.records import PassStatus, Pin
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, shape
@@ -33,6 +34,8 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
     Raises: ContextCannotFit when it is larger than the window after that; nothing was sent.
     """
     shaped = _shape(host, turn)
+    if keeps_history(host):
+        return shaped
     turn.used_tokens = _used(host, shaped)
     is_near = turn.used_tokens >= PREPARE_SHARE * host.trigger_tokens
     waits = is_near and trigger != "overflow" and timing.waits(host, turn, shaped)
@@ -90,7 +93,12 @@ def _shape(host: TurnHost, turn: Turn, *, share: float = 1.0) -> Shaped:
 
 def native_is_on(host: TurnHost) -> bool:
     """Whether the provider may compact by itself."""
-    return host.settings.compression.codex_responses_native
+    return host.settings.compression.codex_responses_native or keeps_history(host)
+
+
+def keeps_history(host: TurnHost) -> bool:
+    """Whether the provider keeps the conversation itself."""
+    return isinstance(host.provider, KeepsHistory)
 
 
 def shape_view(

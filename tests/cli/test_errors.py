@@ -38,7 +38,7 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         (
             "model.api_mode 'morse' (command line) is unknown; set it to one of: "
-            "chat_completions, responses, anthropic_messages, local"
+            "chat_completions, responses, anthropic_messages, codex_app_server, local"
         ),
     ),
     (
