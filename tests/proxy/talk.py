@@ -12,8 +12,10 @@ from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.summaries import GOOD_SUMMARY
 from agent.testing.transcripts import transcript
 
-MARK = {"user": "the client"}
-"""A field of the client's requests; summaries are asked without it."""
+
+def is_summary(request: RecordedRequest) -> bool:
+    """Return whether a request is one of ours, for a summary: a client has a name of its own."""
+    return request.headers.get("user-agent") == "hermes-continuum"
 
 
 def facts_of(count: int) -> list[str]:
@@ -34,18 +36,16 @@ def told(seed: int, messages: int) -> tuple[list[Message], list[str]]:
     return rows, facts
 
 
-def dense(turns: int) -> tuple[list[Message], list[str]]:
+def dense(turns: int, lines: int = 20) -> tuple[list[Message], list[str]]:
     """Return turns of six messages, three of them results of parallel calls, and their facts: one
-    that the user tells and one that a tool does in each turn."""
+    that the user tells and one that a tool does in each turn. A result has `lines` lines."""
     facts = facts_of(2 * turns)
     rows: list[Message] = []
     for turn in range(turns):
         ids = [f"call_{turn}_{place}" for place in range(3)]
         calls = [call("read_file", {"path": f"src/{one}.py"}, call_id=one) for one in ids]
-        results = [
-            f"{facts[2 * turn + 1] if place == 1 else ''}\n{_page(turn * 3 + place)}"
-            for place in range(3)
-        ]
+        results = [_page(turn * 3 + place, lines) for place in range(3)]
+        results[1] += f"\n{facts[2 * turn + 1]}"
         rows += [
             {"role": "user", "content": f"Look into matter {turn}. {facts[2 * turn]}"},
             {"role": "assistant", "content": None, "tool_calls": calls},
@@ -58,9 +58,10 @@ def dense(turns: int) -> tuple[list[Message], list[str]]:
     return rows, facts
 
 
-def _page(number: int) -> str:
-    lines = (f"{line:>3}  value_{number}_{line} = load({number * 31 + line})" for line in range(20))
-    return "\n".join(lines)
+def _page(number: int, lines: int) -> str:
+    return "\n".join(
+        f"{line:>3}  value_{number}_{line} = load({number * 31 + line})" for line in range(lines)
+    )
 
 
 class OtherSide:
@@ -73,7 +74,7 @@ class OtherSide:
 
     def __call__(self, request: RecordedRequest) -> Reply:
         with self._lock:
-            if request.body.get("user") != MARK["user"]:
+            if is_summary(request):
                 self.summaries += 1
                 return Reply(text=GOOD_SUMMARY)
             answer = next(self._answers)
@@ -82,7 +83,7 @@ class OtherSide:
 
 def bodies_of_client(requests: list[RecordedRequest]) -> list[dict[str, Any]]:
     """Return the bodies of the client's requests that reached the upstream."""
-    return [request.body for request in requests if request.body.get("user") == MARK["user"]]
+    return [request.body for request in requests if not is_summary(request)]
 
 
 def text_in(body: dict[str, Any]) -> str:

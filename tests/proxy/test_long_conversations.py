@@ -14,7 +14,7 @@ from agent.tools.recall import recall_text
 from agent.turn.reader import StoredRows
 from hermes_state import SessionDB
 from tests.proxy.serving import Caller, serving
-from tests.proxy.talk import MARK, OtherSide, bodies_of_client, dense, text_in, told
+from tests.proxy.talk import OtherSide, bodies_of_client, dense, text_in, told
 
 SYSTEM: Message = {"role": "system", "content": "You keep the seals."}
 
@@ -52,7 +52,7 @@ def test_messages_of_tools_pass_a_window_of_8k(
         proxy=ProxySettings(context_length=8_192),
         compression=CompressionSettings(background=background),
     )
-    with serving(store, stub.base_url, settings) as url, Caller(url, **MARK) as caller:
+    with serving(store, stub.base_url, settings) as url, Caller(url) as caller:
         caller.messages = [SYSTEM]
         play(caller, rows)
     assert [request.refusal for request in stub.requests if request.refusal] == []
@@ -79,7 +79,7 @@ def test_a_restart_in_the_middle_changes_nothing(stub: StubModelServer, tmp_path
         with (
             closing(SessionDB(tmp_path / "state.db")) as store,
             serving(store, stub.base_url) as url,
-            Caller(url, **MARK) as caller,
+            Caller(url) as caller,
         ):
             caller.messages = messages
             play(caller, part)

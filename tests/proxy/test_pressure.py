@@ -23,7 +23,7 @@ from agent.testing.summaries import GOOD_SUMMARY
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
 from tests.proxy.serving import MODEL, Caller, serving
-from tests.proxy.talk import MARK, bodies_of_client, text_in
+from tests.proxy.talk import bodies_of_client, is_summary, text_in
 
 WAITS = Settings(
     proxy=ProxySettings(context_length=8_192), compression=CompressionSettings(background=False)
@@ -32,10 +32,6 @@ OFF = Settings(
     proxy=ProxySettings(context_length=8_192), compression=CompressionSettings(enabled=False)
 )
 LINE = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron "
-
-
-def is_summary(request: RecordedRequest) -> bool:
-    return request.body.get("user") != MARK["user"]
 
 
 def answering(
@@ -76,7 +72,7 @@ def test_what_would_not_fit_is_compacted_first(
     caller: MakeCaller, stub: StubModelServer, store: SessionDB, stream: bool
 ) -> None:
     stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
-    one = caller(**MARK)
+    one = caller()
     full(one)
     response = one.post(stream=stream)
     assert (response.status_code, "noted" in response.text) == (200, True)
@@ -95,7 +91,7 @@ def test_a_client_that_streams_is_kept_company_while_it_waits(
     stub.script(
         answering(lambda: Reply(text=GOOD_SUMMARY, before_first_byte_s=math.inf, release=release))
     )
-    with serving(store, stub.base_url, WAITS, company_s=0.02) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, WAITS, company_s=0.02) as url, Caller(url) as one:
         full(one)
         body = {**one.fields, "messages": one.messages, "stream": True}
         with one.http.stream("POST", "chat/completions", json=body) as response:
@@ -119,7 +115,7 @@ def test_an_error_after_company_is_an_event(store: SessionDB, stub: StubModelSer
             else Reply(status=429, error="slow down")
         )
     )
-    with serving(store, stub.base_url, WAITS, company_s=0.02) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, WAITS, company_s=0.02) as url, Caller(url) as one:
         full(one)
         body = {**one.fields, "messages": one.messages, "stream": True}
         with one.http.stream("POST", "chat/completions", json=body) as response:
@@ -140,7 +136,7 @@ def test_a_pass_that_fails_gives_way_to_a_digest(
     store: SessionDB, stub: StubModelServer, failing: Reply
 ) -> None:
     stub.script(answering(lambda: failing))
-    with serving(store, stub.base_url, WAITS) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, WAITS) as url, Caller(url) as one:
         full(one)
         one.go_on()
         one.say("and then?")
@@ -153,7 +149,7 @@ def test_an_upstream_that_refuses_is_asked_again_with_less(
     store: SessionDB, stub: StubModelServer, stream: bool
 ) -> None:
     stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
-    with serving(store, stub.base_url, Settings()) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, Settings()) as url, Caller(url) as one:
         full(one)
         response = one.post(stream=stream)
     assert (response.status_code, "noted" in response.text) == (200, True)
@@ -172,7 +168,7 @@ def test_a_refusal_inside_a_stream_is_caught_too(store: SessionDB, stub: StubMod
         [Reply(raw_body=refusal, headers={"content-type": "text/event-stream"}), Reply(text="yes")]
     )
     stub.script(lambda request: Reply(text=GOOD_SUMMARY) if is_summary(request) else next(replies))
-    with serving(store, stub.base_url, WAITS) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, WAITS) as url, Caller(url) as one:
         one.messages = [*history(14), {"role": "user", "content": "and now?"}]
         response = one.post(stream=True)
     assert (response.status_code, "yes" in response.text) == (200, True)
@@ -182,7 +178,7 @@ def test_a_refusal_inside_a_stream_is_caught_too(store: SessionDB, stub: StubMod
 def test_a_refusal_goes_through_when_compaction_is_off(
     store: SessionDB, stub: StubModelServer
 ) -> None:
-    with serving(store, stub.base_url, OFF) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, OFF) as url, Caller(url) as one:
         full(one)
         response = one.post()
     assert (response.status_code, response.json()["error"]["code"]) == (
@@ -193,7 +189,7 @@ def test_a_refusal_goes_through_when_compaction_is_off(
 
 
 def test_what_cannot_fit_ends_before_it_is_sent(caller: MakeCaller, stub: StubModelServer) -> None:
-    one = caller(**MARK)
+    one = caller()
     one.messages = [{"role": "system", "content": LINE * 500}, {"role": "user", "content": "hi"}]
     response = one.post()
     assert (response.status_code, response.json()["error"]["code"]) == (
@@ -208,7 +204,7 @@ def test_a_message_larger_than_its_share_is_shown_in_part_and_kept_whole(
 ) -> None:
     stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
     text = "begin " + LINE * 600 + " end"
-    one = caller(**MARK)
+    one = caller()
     one.say(text)
     [body] = bodies_of_client(stub.requests)
     shown = body["messages"][-1]["content"]
@@ -222,7 +218,7 @@ def test_requests_of_one_conversation_side_by_side_are_safe(
     caller: MakeCaller, stub: StubModelServer, store: SessionDB
 ) -> None:
     stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
-    callers = [caller(**MARK) for _ in range(6)]
+    callers = [caller() for _ in range(6)]
     for place, one in enumerate(callers):
         full(one)
         one.messages[-1] = {"role": "user", "content": f"question {place % 3}"}
@@ -238,12 +234,12 @@ def test_an_undone_pass_is_forwarded_whole_again_while_it_fits(
     store: SessionDB, stub: StubModelServer
 ) -> None:
     stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
-    with serving(store, stub.base_url, WAITS) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url, WAITS) as url, Caller(url) as one:
         full(one)
         one.go_on()
         [session] = store.sessions()
         store.undo_pass(session.id)
-        with serving(store, stub.base_url, Settings()) as wide, Caller(wide, **MARK) as other:
+        with serving(store, stub.base_url, Settings()) as wide, Caller(wide) as other:
             other.messages = list(one.messages)
             stub.strict = False
             other.say("and then?")
@@ -256,7 +252,7 @@ def test_system_messages_in_the_middle_stay_or_come_first(
 ) -> None:
     stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
     stub.strict = False
-    one = caller(**MARK)
+    one = caller()
     full(one)
     early, late = ({"role": "system", "content": text} for text in ("early rule", "late rule"))
     one.messages.insert(2, early)

@@ -22,8 +22,8 @@ from agent.testing.stub_server import StubModelServer
 from agent.testing.summaries import GOOD_SUMMARY
 from hermes_state import SessionDB
 from tests.proxy.serving import Caller, serving
-from tests.proxy.talk import MARK
-from tests.proxy.test_pressure import full, is_summary, refusals
+from tests.proxy.talk import is_summary
+from tests.proxy.test_pressure import full, refusals
 
 HERMES = [sys.executable, "-c", "from agent.cli.app import main; main()"]
 
@@ -68,7 +68,7 @@ def test_a_kill_in_the_middle_of_a_pass_loses_nothing(
         return Reply(text=GOOD_SUMMARY)
 
     stub.script(script)
-    with running(tmp_path, stub.base_url) as (url, process), Caller(url, **MARK) as one:
+    with running(tmp_path, stub.base_url) as (url, process), Caller(url) as one:
         full(one)
         thread = threading.Thread(target=lambda: pytest.raises(httpx2.TransportError, one.post))
         thread.start()
@@ -77,7 +77,7 @@ def test_a_kill_in_the_middle_of_a_pass_loses_nothing(
         process.wait()
         thread.join()
         release.set()
-    with running(tmp_path, stub.base_url) as (url, process), Caller(url, **MARK) as two:
+    with running(tmp_path, stub.base_url) as (url, process), Caller(url) as two:
         full(two)
         two.go_on()
         two.say("and then?")
@@ -107,7 +107,7 @@ def test_other_commands_read_what_went_through(
     stub.script(
         lambda request: Reply(text=GOOD_SUMMARY if is_summary(request) else "the answer is 42")
     )
-    with serving(store, stub.base_url) as url, Caller(url, **MARK) as one:
+    with serving(store, stub.base_url) as url, Caller(url) as one:
         full(one)
         one.go_on()
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))

@@ -15,8 +15,8 @@ from agent.tools.recall import RECALL
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
 from tests.proxy.serving import Caller
-from tests.proxy.talk import MARK, bodies_of_client
-from tests.proxy.test_pressure import full, is_summary, refusals
+from tests.proxy.talk import bodies_of_client, is_summary
+from tests.proxy.test_pressure import full, refusals
 
 LOOK = call("recall", {"rows": "7"}, call_id="r1")
 OWN = {"type": "function", "function": {"name": "own", "parameters": {"type": "object"}}}
@@ -55,7 +55,7 @@ def content_of(response_text: str) -> str:
 def test_nothing_is_offered_while_nothing_was_condensed(
     caller: MakeCaller, stub: StubModelServer
 ) -> None:
-    caller(**MARK).say("hi")
+    caller().say("hi")
     assert "tools" not in stub.requests[0].body
 
 
@@ -64,7 +64,7 @@ def test_a_recall_is_answered_inside(
     caller: MakeCaller, stub: StubModelServer, store: SessionDB, stream: bool
 ) -> None:
     plays(stub, Reply(text=None, tool_calls=[LOOK]), Reply(text="note 3 it is"))
-    one = caller(**MARK)
+    one = caller()
     full(one)
     response = one.post(stream=stream)
     assert response.status_code == 200
@@ -93,7 +93,7 @@ def test_after_three_rounds_the_tool_is_not_offered_any_more(
 ) -> None:
     again = Reply(text=None, tool_calls=[LOOK])
     plays(stub, again, again, again, Reply(text="enough"))
-    one = caller(**MARK)
+    one = caller()
     full(one)
     assert one.go_on()["content"] == "enough"
     assert [names(body) for body in bodies_of_client(stub.requests)] == [["recall"]] * 3 + [[]]
@@ -103,7 +103,7 @@ def test_text_before_a_recall_reaches_the_client_and_the_store(
     caller: MakeCaller, stub: StubModelServer, store: SessionDB
 ) -> None:
     plays(stub, Reply(text="Let me see. ", tool_calls=[LOOK]), Reply(text="It is note 3."))
-    one = caller(**MARK)
+    one = caller()
     full(one)
     said = content_of(one.post(stream=True).text)
     assert said == "Let me see. It is note 3."
@@ -119,7 +119,7 @@ def test_calls_of_the_clients_tools_go_to_the_client(
     caller: MakeCaller, stub: StubModelServer, stream: bool
 ) -> None:
     plays(stub, Reply(text=None, tool_calls=[OWN_CALL]))
-    one = caller(tools=[OWN], **MARK)
+    one = caller(tools=[OWN])
     full(one)
     response = one.post(stream=stream)
     assert ('"own"' in response.text, '"o1"' in response.text) == (True, True)
@@ -131,7 +131,7 @@ def test_a_recall_beside_a_call_of_the_client_is_answered_first(
     caller: MakeCaller, stub: StubModelServer
 ) -> None:
     plays(stub, Reply(text=None, tool_calls=[LOOK, OWN_CALL]), Reply(text="done"))
-    one = caller(tools=[OWN], **MARK)
+    one = caller(tools=[OWN])
     full(one)
     assert one.go_on()["content"] == "done"
     results = bodies_of_client(stub.requests)[1]["messages"][-2:]
@@ -145,7 +145,7 @@ def test_a_call_that_makes_no_sense_is_told_to_the_model(
 ) -> None:
     wrong = call("recall", {"rows": "from the start"}, call_id="r1")
     plays(stub, Reply(text=None, tool_calls=[wrong]), Reply(text="oh"))
-    one = caller(**MARK)
+    one = caller()
     full(one)
     one.go_on()
     result = bodies_of_client(stub.requests)[1]["messages"][-1]["content"]
@@ -157,7 +157,7 @@ def test_a_client_with_a_tool_of_that_name_keeps_it(
 ) -> None:
     theirs = {"type": "function", "function": {"name": "recall", "parameters": {"type": "object"}}}
     plays(stub, Reply(text=None, tool_calls=[LOOK]))
-    one: Caller = caller(tools=[theirs], **MARK)
+    one: Caller = caller(tools=[theirs])
     full(one)
     assert one.go_on()["tool_calls"] == [LOOK]
     [body] = bodies_of_client(stub.requests)
