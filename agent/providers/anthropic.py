@@ -105,7 +105,7 @@ class AnthropicMessages(HttpModel):
         rows = self._encoder.rows(messages, replay_from)
         repeated = self._repeated_ids | self._repeated_in(messages)
         if repeated:
-            messages = ids_apart(messages, repeated)
+            messages = ids_apart(messages, repeated, self._seqs_of_ids)
             rows = self._encoder.rows(messages, replay_from)
         if self._has_compactions:
             asks = _lets_compact(request, quirks)

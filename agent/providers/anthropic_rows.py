@@ -317,19 +317,28 @@ def plain_answers(
     ]
 
 
-def ids_apart(messages: Sequence[Message], repeated: set[str]) -> list[Message]:
+def ids_apart(
+    messages: Sequence[Message], repeated: set[str], seqs_of_ids: Mapping[str, int]
+) -> list[Message]:
     """Return messages in which the calls with an id of `repeated` are told apart by their row.
 
-    Servers that number the calls of each answer anew repeat ids; this wire refuses them.
+    Servers that number the calls of each answer anew repeat ids; this wire refuses them. The row
+    that had an id first, by `seqs_of_ids` or in the request, keeps it: what was sent stays.
     """
     apart: list[Message] = []
     names: dict[str, str] = {}
+    places: dict[str, int] = {}
     for place, message in enumerate(messages):
         calls = message.get("tool_calls")
         if calls:
-            mark = message.get("_seq", f"at{place}")
-            ids = {str(call.get("id", "")) for call in calls} & repeated
-            names = {call_id: f"{call_id}_{mark}" for call_id in ids}
+            seq = message.get("_seq")
+            mark = f"at{place}" if seq is None else seq
+            names = {
+                call_id: f"{call_id}_{mark}"
+                for call_id in repeated.intersection(call_ids(message))
+                if seqs_of_ids.get(call_id, seq) != seq
+                or places.setdefault(call_id, place) != place
+            }
             if names:
                 renamed = [{**call, "id": names.get(call["id"], call["id"])} for call in calls]
                 message = _changed(message, tool_calls=renamed)

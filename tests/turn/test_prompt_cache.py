@@ -8,6 +8,7 @@ from typing import Any
 from agent.base.messages import Message
 from agent.providers.anthropic import AnthropicMessages
 from agent.providers.protocol import CallWatch, Limits, ModelRequest, TokenUsage
+from agent.sessions.records import PassStatus
 from agent.testing.builders import assistant, call, result, system, user
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
@@ -24,7 +25,8 @@ def reads_files(request: RecordedRequest) -> Reply:
     if not request.body.get("tools"):
         return Reply(text=GOOD_SUMMARY)
     if request.messages[-1]["content"][0]["type"] == "tool_result":
-        return Reply(text=f"There are two files, as message {len(request.messages)} shows.")
+        count = len(request.messages)
+        return Reply(text=f"Message {count} shows two files. " + f"It is long, {count}. " * 60)
     listing = call("list_files", {"path": "."}, call_id=f"toolu_{len(request.messages):020d}")
     return Reply(text=None, tool_calls=[listing])
 
@@ -40,7 +42,7 @@ def test_turns_re_read_nothing_and_a_pass_only_what_it_changed(
         base_url=stub.base_url,
         api_mode="anthropic_messages",
         model="m",
-        context_length=32_000,
+        context_length=20_000,
         session_db=store,
         cwd=tmp_path / "files",
         skip_context_files=True,
@@ -51,7 +53,7 @@ def test_turns_re_read_nothing_and_a_pass_only_what_it_changed(
         run = agent.run_conversation(f"List the files, please; this is run {turn}.")
         usages += [TokenUsage(**row["_usage"]) for row in run.messages if "_usage" in row]
         if turn + 1 == PASS_AFTER:
-            agent.compress()
+            assert agent.compress().status is PassStatus.COMMITTED
     agent.close()
     assert [request.refusal for request in stub.requests if request.refusal] == []
     assert len(usages) == 2 * TURNS
