@@ -31,8 +31,10 @@ from agent.turn.host import Turn, TurnHost
 
 if TYPE_CHECKING:
     from agent import conversation_compression
+    from agent.turn import timing
 else:
     [conversation_compression] = later("agent", "conversation_compression")
+    [timing] = later("agent.turn", "timing")
 
 TRIGGER = "between_turns"
 GROWTH_SHARE = 0.10
@@ -68,10 +70,15 @@ class Background:
         return job is not None and not job.done.is_set()
 
     def consider(self, used_tokens: int) -> None:
-        """Begin to prepare a pass when a request of `used_tokens` has come near the trigger."""
+        """Begin to prepare a pass when a request of `used_tokens` has come near the trigger.
+
+        Where a warm cache makes passes wait, what were prepared so early would be out of date by
+        the time it is committed: then only from the trigger on.
+        """
         self.deliver()
         host, trigger = self._host, self._host.trigger_tokens
-        if used_tokens < PREPARE_SHARE * trigger:
+        is_near = used_tokens >= PREPARE_SHARE * trigger
+        if not is_near or (used_tokens < trigger and timing.waits(host, used_tokens)):
             self._looked_at_tokens = 0
             return
         looked_at = self._looked_at_tokens

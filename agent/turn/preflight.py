@@ -38,7 +38,9 @@ def prepare_request(host: TurnHost, turn: Turn, *, trigger: str) -> Shaped:
         return shaped
     turn.used_tokens = _used(host, shaped)
     is_near = turn.used_tokens >= PREPARE_SHARE * host.trigger_tokens
-    waits = is_near and trigger != "overflow" and timing.waits(host, turn, shaped)
+    waits = is_near and trigger != "overflow" and timing.waits(host, turn.used_tokens)
+    if waits:
+        timing.tell_waiting(host, turn)
     if trigger == "turn_start_threshold" and not waits and host.background.commit(turn):
         shaped = _shape(host, turn)
         turn.used_tokens = _used(host, shaped)
