@@ -279,28 +279,19 @@ class SessionDB:
     def acquire_lease(
         self, session_id: str, *, ttl_s: float = 300.0, ceiling_s: float = 900.0
     ) -> Lease | None:
-        with self._database.read() as connection:
-            rival = leases.read_rival(connection, session_id, self._clock.now())
-        if rival is not None and not leases.is_gone(rival[0]):
-            return None
-        with self._database.write() as connection:
-            now = self._clock.now()
-            if leases.read_rival(connection, session_id, now) not in (None, rival):
-                return None
-            return leases.take_lease(connection, session_id, leases.Terms(ttl_s, ceiling_s), now)
+        terms = leases.Terms(ttl_s, ceiling_s)
+        return leases.acquire(self._database, self._clock, session_id, terms)
 
     def refresh_lease(self, lease: Lease) -> bool:
         with self._database.write() as connection:
             return leases.refresh_lease(connection, lease, self._clock.now())
 
     def release_lease(self, lease: Lease) -> None:
-        with self._database.write() as connection:
-            leases.release_lease(connection, lease)
+        leases.give_back(self._database, lease)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         with self._database.read() as connection:
-            rival = leases.read_rival(connection, session_id, self._clock.now())
-        return None if rival is None else rival[0]
+            return leases.read_holder(connection, session_id, self._clock.now())
 
     # -- passes -----------------------------------------------------------------------------
     def open_pass(self, opening: PassOpening) -> None:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import os
 import time
 
+from agent.base.clock import Clock
 from agent.base.errors import LeaseLost
 from agent.base.record import dataclass
 from agent.sessions import statements as sql
 from agent.sessions.places import conversation_of
 from agent.sessions.records import Lease
-from agent.sessions.sqlite import Connection
+from agent.sessions.sqlite import Connection, SqliteDatabase
 
 _CLOCK_SLACK_S = 2.0
 """How far a process's reported start may lie after the instant at which it was surely running."""
+
+_given_back: set[str] = set()
+"""Holders whose lease this process could not release, as on a full disk: they hold nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,10 @@ def new_holder() -> str:
 
 
 def is_gone(holder: str) -> bool:
-    """Return whether the holder's process is provably dead: of this host, and its pid is free or
-    belongs to a process that began later."""
+    """Return whether the holder has given up its lease, or its process is provably dead: of this
+    host, and its pid is free or belongs to a process that began later."""
+    if holder in _given_back:
+        return True
     host, pid, seen_at, _nonce = holder.rsplit(":", 3)
     if host != os.uname().nodename:
         return False
@@ -55,6 +61,25 @@ def read_rival(connection: Connection, session_id: str, now: float) -> tuple[str
     if row is None or not row[0] or row[2] <= now:
         return None
     return row[0], row[1]
+
+
+def read_holder(connection: Connection, session_id: str, now: float) -> str | None:
+    """Return who holds the lease in force."""
+    rival = read_rival(connection, session_id, now)
+    return None if rival is None or rival[0] in _given_back else rival[0]
+
+
+def acquire(database: SqliteDatabase, clock: Clock, session_id: str, terms: Terms) -> Lease | None:
+    """Take the lease unless somebody holds it who may be at work."""
+    with database.read() as connection:
+        rival = read_rival(connection, session_id, clock.now())
+    if rival is not None and not is_gone(rival[0]):
+        return None
+    with database.write() as connection:
+        now = clock.now()
+        if read_rival(connection, session_id, now) not in (None, rival):
+            return None
+        return take_lease(connection, session_id, terms, now)
 
 
 def take_lease(connection: Connection, session_id: str, terms: Terms, now: float) -> Lease:
@@ -80,9 +105,13 @@ def refresh_lease(connection: Connection, lease: Lease, now: float) -> bool:
     return cursor.rowcount == 1
 
 
-def release_lease(connection: Connection, lease: Lease) -> None:
-    """Empty the holder; the row and its token stay."""
-    connection.execute(sql.RELEASE_LEASE, (lease.conversation_id, lease.token, lease.holder))
+def give_back(database: SqliteDatabase, lease: Lease) -> None:
+    """Empty the holder; the row and its token stay. Where that fails the lease is given back all
+    the same as far as this process is concerned."""
+    _given_back.add(lease.holder)
+    with database.write() as connection:
+        connection.execute(sql.RELEASE_LEASE, (lease.conversation_id, lease.token, lease.holder))
+    _given_back.discard(lease.holder)
 
 
 def require_token(

@@ -15,6 +15,8 @@ from tests.cli.conftest import hermes
 from tests.field_reports.harness import Bench
 from tests.trace.conftest import collector
 
+pytest.register_assert_rewrite("tests.field_reports.stopped")
+
 __all__ = ["collector", "hermes"]
 
 OpenBench = Callable[..., Bench]

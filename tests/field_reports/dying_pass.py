@@ -1,10 +1,10 @@
-"""A process that runs passes until it is killed.
+"""A process that changes a view until it is killed; `acts.py` says in which ways.
 
-python -m tests.field_reports.dying_pass once URL PATH
-    runs one manual pass on the session `s` of the store
-python -m tests.field_reports.dying_pass everywhere URL PATH FOLDER STRIDE
-    for number 1, 1 + STRIDE, ...: copies the store into FOLDER/number.db, and a child runs the
-    pass on it and gets kill -9 as its statement `number` begins; ends with the child that survives
+python -m tests.field_reports.dying_pass once ACT URL PATH
+    does the act on the store
+python -m tests.field_reports.dying_pass everywhere ACT URL PATH FOLDER STRIDE
+    for number 1, 1 + STRIDE, ...: copies the store into FOLDER/number.db, and a child does the
+    act on it and gets kill -9 as its statement `number` begins; ends with the child that survives
 """
 
 from __future__ import annotations
@@ -17,25 +17,13 @@ from itertools import count
 from pathlib import Path
 
 from hermes_state import SessionDB
-from run_agent import AIAgent
-from tests.field_reports.harness import settings_for
-
-WINDOW = 8_000
+from tests.field_reports.acts import ACTS, Act, open_agent
 
 
-def run_pass(base_url: str, path: Path, dies_at: int = 0) -> None:
-    """Run one manual pass; kill this process as its statement `dies_at` begins, 0 for never."""
+def run_act(act: Act, base_url: str, path: Path, dies_at: int = 0) -> None:
+    """Do the act; kill this process as its statement `dies_at` begins, 0 for never."""
     store = SessionDB(db_path=path)
-    settings = settings_for(base_url, window_tokens=WINDOW)
-    agent = AIAgent(
-        session_db=store,
-        session_id="s",
-        settings=settings,
-        builtin_tools=False,
-        skip_memory=True,
-        skip_context_files=True,
-    )
-    agent.context()
+    agent = open_agent(act, base_url, store)
     left = dies_at
 
     def die_in_time(_statement: str) -> None:
@@ -45,25 +33,25 @@ def run_pass(base_url: str, path: Path, dies_at: int = 0) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     store._database._writer.set_trace_callback(die_in_time)
-    agent.compress()
+    act.run(agent)
     agent.close()
     store.close()
 
 
-def die_everywhere(base_url: str, path: Path, folder: Path, stride: int) -> None:
+def die_everywhere(act: Act, base_url: str, path: Path, folder: Path, stride: int) -> None:
     """Let one child after another die `stride` statements later.
 
-    A pass in this process loads first what each child would load anew.
+    An act in this process loads first what each child would load anew.
     """
     warm = folder / "warm"
     shutil.copy(path, warm)
-    run_pass(base_url, warm)
+    run_act(act, base_url, warm)
     for number in count(1, stride):
         copy = folder / f"{number}.db"
         shutil.copy(path, copy)
         child = os.fork()
         if child == 0:
-            run_pass(base_url, copy, number)
+            run_act(act, base_url, copy, number)
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status != -signal.SIGKILL:
@@ -71,8 +59,8 @@ def die_everywhere(base_url: str, path: Path, folder: Path, stride: int) -> None
 
 
 if __name__ == "__main__":
-    how, url, store_path, *more = sys.argv[1:]
+    how, name, url, store_path, *more = sys.argv[1:]
     if how == "once":
-        run_pass(url, Path(store_path))
+        run_act(ACTS[name], url, Path(store_path))
     else:
-        die_everywhere(url, Path(store_path), Path(more[0]), int(more[1]))
+        die_everywhere(ACTS[name], url, Path(store_path), Path(more[0]), int(more[1]))

@@ -1,31 +1,31 @@
-"""D18: wherever a pass dies or fails, the session is what it was or what it was to become."""
+"""D18: wherever a change of a view dies or fails, the session is the old one or the new one."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import signal
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from agent.base.errors import StoreError
-from agent.base.messages import wire_message
 from agent.sessions.records import PassStatus
 from agent.testing.stub_reply import Reply
 from hermes_state import SessionDB
-from tests.field_reports.dying_pass import WINDOW
-from tests.field_reports.harness import SUMMARISER, SUMMARY, Bench, settings_for
+from run_agent import AIAgent
+from tests.field_reports.acts import ACTS, Act, open_agent
+from tests.field_reports.harness import SUMMARISER, SUMMARY
+from tests.field_reports.stopped import Prepared, digest_of, last_pass, prepare
 
 ROOT = Path(__file__).parents[2]
-FULL = 5_500
-STRIDE = 1 if os.environ.get("HERMES_SOAK") == "1" else 7
-"""Statements of a pass from one kill to the next."""
+IN_FULL = os.environ.get("HERMES_SOAK") == "1"
+KINDS = {name: name for name in ACTS} | {"rotation": "summary", "background": "summary"}
+"""The kind of the ledger row that an act leaves."""
 
 
 def start_child(*arguments: object) -> subprocess.Popen[str]:
@@ -33,103 +33,136 @@ def start_child(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-def digest_of(store: SessionDB) -> str:
-    """Return a hash of everything a person or a model can see of the session."""
-    view = [(row["_seq"], row.get("_kind"), wire_message(row)) for row in store.view("s").messages]
-    rows = [wire_message(row) for row in store.accepted_rows("s", 1, 1_000)]
-    seen = [view, rows, store.head("s").generation]
-    return hashlib.sha256(orjson.dumps(seen)).hexdigest()
+@pytest.fixture(params=ACTS)
+def each(request, stub, tmp_path):
+    """A store for each act."""
+    return prepare(stub, request.param, tmp_path)
 
 
 @pytest.fixture
 def filled(stub, tmp_path):
-    """The path of a closed store whose session `s` is above its trigger."""
-    stub.script([], model=SUMMARISER, then=Reply(text=SUMMARY))
-    path = tmp_path / "filled.db"
-    store = SessionDB(db_path=path)
-    Bench(stub, store, settings_for(stub.base_url, window_tokens=WINDOW)).fill_to(FULL)
-    store.close()
-    return path
+    """A store whose session `s` is above its trigger."""
+    return prepare(stub, "summary", tmp_path)
 
 
-def check_reopened(stub: Any, path: Path, before: str, after: str) -> tuple[str, str]:
-    """Reopen a store, check that it is whole, finish its pass, and return what it was at first and
-    the status of its newest attempt then."""
-    store = SessionDB(db_path=path)
-    try:
-        found = digest_of(store)
-        status = str(store.passes("s")[-1].status) if store.passes("s") else ""
-        assert found in (before, after)
-        assert store.check().problems == []
-        bench = Bench(stub, store, settings_for(stub.base_url, window_tokens=WINDOW))
-        bought = len(bench.summary_requests)
-        if found == before:
-            assert bench.agent.compress().status is PassStatus.COMMITTED
-            assert digest_of(store) == after
-            assert len(bench.summary_requests) - bought == (status != "prepared")
-        assert bench.agent.chat("go on") == "ok"
-        assert bench.refusals == []
-        bench.agent.close()
-        return found, status
-    finally:
-        store.close()
+def name_of(prepared: Prepared) -> str:
+    [name] = [name for name, act in ACTS.items() if act is prepared.act]
+    return name
 
 
-def digests(stub: Any, path: Path, tmp_path: Path) -> tuple[str, str]:
-    """Return the hash of the session and that after a pass that nothing disturbs."""
-    copy = tmp_path / "undisturbed.db"
-    copy.write_bytes(path.read_bytes())
-    store = SessionDB(db_path=copy)
-    before = digest_of(store)
-    bench = Bench(stub, store, settings_for(stub.base_url, window_tokens=WINDOW))
-    assert bench.agent.compress().status is PassStatus.COMMITTED
-    after = digest_of(store)
-    bench.agent.close()
-    store.close()
-    assert before != after
-    return before, after
+# -- kill -9 ------------------------------------------------------------------------------------
 
 
 @pytest.mark.fuller
-def test_d18_killed_at_any_statement_of_a_pass_the_session_is_old_or_new(stub, filled, tmp_path):
-    before, after = digests(stub, filled, tmp_path)
+def test_d18_killed_at_any_statement_of_a_pass_the_session_is_old_or_new(each, tmp_path):
+    assert last_pass(tmp_path / "undisturbed.db").kind == KINDS[name_of(each)]
     folder = tmp_path / "killed"
     folder.mkdir()
-    with start_child("everywhere", stub.base_url, filled, folder, STRIDE) as parent:
+    stride = 1 if IN_FULL else 9
+    url = each.stub.base_url
+    with start_child("everywhere", name_of(each), url, each.path, folder, stride) as parent:
         _out, errors = parent.communicate()
     assert parent.returncode == 0, errors
     copies = sorted(folder.glob("*.db"))
-    found = [check_reopened(stub, copy, before, after) for copy in copies]
-    assert len(copies) > 40 // STRIDE
-    assert {state for state, _status in found} == {before, after}
-    assert {"", "planned", "prepared", "committed"} <= {status for _state, status in found}
+    assert len(copies) > 27 // stride
+    found = [each.check_reopened(copy) for copy in copies]
+    assert {state for state, _status in found} == {each.before, each.after}
+    if IN_FULL and each.summaries and name_of(each) != "micro":
+        assert {"planned", "prepared", "committed"} <= {status for _state, status in found}
 
 
 MOMENTS = {
-    "before the first byte": Reply(text=SUMMARY, before_first_byte_s=math.inf),
-    "in mid stream": Reply(text=SUMMARY, stall_after_chars=200),
+    "before the first byte": {"before_first_byte_s": math.inf},
+    "in mid stream": {"stall_after_chars": 1},
 }
 
 
-@pytest.mark.parametrize("reply", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize("silence", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize("name", ["summary", "micro", "rotation", "background"])
 def test_d18_killed_while_the_summary_is_written_the_session_is_the_old_one(
-    stub, filled, tmp_path, reply
+    stub, tmp_path, name, silence
 ):
-    before, after = digests(stub, filled, tmp_path)
-    stub.script([reply], model=SUMMARISER, then=Reply(text=SUMMARY))
+    prepared = prepare(stub, name, tmp_path)
+    text = prepared.act.summary
+    stub.script([Reply(text=text, **silence)], model=SUMMARISER, then=Reply(text=text))
     seen = len(stub.requests)
-    with start_child("once", stub.base_url, filled) as child:
+    with start_child("once", name, stub.base_url, prepared.path) as child:
         stub.wait_for_requests(seen + 1)
         os.kill(child.pid, signal.SIGKILL)
         child.communicate(timeout=10)
-    assert check_reopened(stub, filled, before, after) == (before, "planned")
-    store = SessionDB(db_path=filled)
+    assert prepared.check_reopened(prepared.path) == (prepared.before, "planned")
+    store = SessionDB(db_path=prepared.path)
     statuses = [(row.status, row.failure_class) for row in store.passes("s")]
     store.close()
-    assert statuses == [(PassStatus.ABORTED, "crashed"), (PassStatus.COMMITTED, "")]
+    assert statuses[:2] == [(PassStatus.ABORTED, "crashed"), (PassStatus.COMMITTED, "")]
 
 
 # -- what raises instead of dying ---------------------------------------------------------------
+
+
+def run_or_fail(act: Act, agent: AIAgent) -> StoreError | None:
+    """Do an act; return the store's error when it fails."""
+    try:
+        act.run(agent)
+    except StoreError as error:
+        return error
+    return None
+
+
+def in_one_line(error: StoreError | None) -> bool:
+    """Return whether an error, if there is one, is a line for people with the store's exit code."""
+    return error is None or (error.exit_code == 5 and "\n" not in str(error))
+
+
+class FailingStatements:
+    """Lets statement `number` of a store's writer fail, and all after it when it `lasts`.
+
+    A rollback writes nothing and never fails.
+    """
+
+    def __init__(self, store: SessionDB, number: int, *, lasts: bool) -> None:
+        self._left, self._lasts, self.failed = number, lasts, 0
+        self._statement = ""
+        writer = store._database._writer
+        writer.set_trace_callback(self._count)
+        writer.set_progress_handler(self._is_failing, 1)
+
+    def _count(self, statement: str) -> None:
+        self._statement = statement
+        self._left -= 1
+
+    def _is_failing(self) -> bool:
+        reached = self._left == 0 or (self._left < 0 and self._lasts)
+        fails = reached and self._statement != "ROLLBACK"
+        self.failed += fails
+        return fails
+
+    def end(self, store: SessionDB) -> None:
+        store._database._writer.set_trace_callback(None)
+        store._database._writer.set_progress_handler(None, 0)
+
+
+@pytest.mark.fuller
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
+def test_d18_where_a_statement_fails_the_session_is_old_or_new_and_goes_on(each, tmp_path, lasts):
+    for number in count(1, 1 if IN_FULL else 9):
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(each.path.read_bytes())
+        store = SessionDB(db_path=path)
+        agent = open_agent(each.act, each.stub.base_url, store)
+        fault = FailingStatements(store, number, lasts=lasts)
+        try:
+            assert in_one_line(run_or_fail(each.act, agent))
+            fault.end(store)
+            each.check_goes_on(agent)
+        finally:
+            agent.close()
+            store.close()
+        if not fault.failed:
+            break
+    assert number > 27
+
+
 STEPS = [
     ("open_pass", False),
     ("prepare_pass", False),
@@ -165,53 +198,47 @@ class FailingStore(SessionDB):
 
 
 @pytest.mark.parametrize(("step", "late"), STEPS)
-def test_d18_a_step_of_the_store_that_raises_leaves_the_old_session(
-    stub, filled, tmp_path, step, late
-):
-    before, after = digests(stub, filled, tmp_path)
-    store = FailingStore(db_path=filled)
-    bench = Bench(stub, store, settings_for(stub.base_url, window_tokens=WINDOW))
+def test_d18_a_step_of_the_store_that_raises_leaves_the_old_session(filled, step, late):
+    store = FailingStore(db_path=filled.path)
+    agent = open_agent(filled.act, filled.stub.base_url, store)
     store.fails, store.late = step, late
     with pytest.raises(StoreError, match="the disk is full"):
-        bench.agent.compress()
-    assert digest_of(store) == before
+        agent.compress()
+    assert digest_of(store) == filled.before
     assert store.get_compression_lock_holder("s") is None
-    bench.agent.close()
+    agent.close()
     store.close()
-    found, _status = check_reopened(stub, filled, before, after)
-    assert found == before
+    found, _status = filled.check_reopened(filled.path)
+    assert found == filled.before
 
 
-def test_d18_an_error_inside_the_commits_transaction_rolls_it_back(stub, filled, tmp_path):
-    before, after = digests(stub, filled, tmp_path)
-    store = SessionDB(db_path=filled)
-    bench = Bench(stub, store, settings_for(stub.base_url, window_tokens=WINDOW))
+def test_d18_an_error_inside_the_commits_transaction_rolls_it_back(filled):
+    store = SessionDB(db_path=filled.path)
+    agent = open_agent(filled.act, filled.stub.base_url, store)
+    bought = filled.bought()
     writer = store._database._writer
     writer.execute(
         "CREATE TRIGGER break_commit BEFORE UPDATE OF generation ON conversations "
         "BEGIN SELECT RAISE(ABORT, 'no space left on device'); END"
     )
     with pytest.raises(StoreError):
-        bench.agent.compress()
-    assert digest_of(store) == before
-    assert bench.store.get_compression_lock_holder("s") is None
-    assert len(bench.summary_requests) == 2
+        agent.compress()
+    assert digest_of(store) == filled.before
+    assert store.get_compression_lock_holder("s") is None
+    assert filled.bought() - bought == 1
     writer.execute("DROP TRIGGER break_commit")
-    bench.agent.close()
+    agent.close()
     store.close()
-    found, status = check_reopened(stub, filled, before, after)
-    assert (found, status) == (before, "failed")
+    assert filled.check_reopened(filled.path) == (filled.before, "failed")
 
 
-def test_d18_a_rate_limit_after_everything_was_planned_blanks_nothing(stub, filled, tmp_path):
+def test_d18_a_rate_limit_after_everything_was_planned_blanks_nothing(filled):
     """The report's own case: 429 when the rows were to be replaced."""
-    before, after = digests(stub, filled, tmp_path)
-    stub.script([Reply(status=429)] * 2, model=SUMMARISER, then=Reply(text=SUMMARY))
-    store = SessionDB(db_path=filled)
-    bench = Bench(stub, store, settings_for(stub.base_url, window_tokens=WINDOW))
-    assert bench.agent.compress().status is PassStatus.FAILED
-    assert digest_of(store) == before
-    bench.agent.close()
+    filled.stub.script([Reply(status=429)] * 2, model=SUMMARISER, then=Reply(text=SUMMARY))
+    store = SessionDB(db_path=filled.path)
+    agent = open_agent(filled.act, filled.stub.base_url, store)
+    assert agent.compress().status is PassStatus.FAILED
+    assert digest_of(store) == filled.before
+    agent.close()
     store.close()
-    found, status = check_reopened(stub, filled, before, after)
-    assert (found, status) == (before, "failed")
+    assert filled.check_reopened(filled.path) == (filled.before, "failed")
