@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.base.cue_patterns import Cues
+
 LATIN = ("en", "de", "fr", "es")
 _CLAUSE = re.compile(
     r"^|[,;:.!?¡¿(–—-]\s*|\b(?:please|pls|and|but|so|also|just|then|or|ok|okay|bitte|und|aber|oder"
@@ -60,12 +62,15 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 @functools.cache
-def _cue(language: str, section: str) -> re.Pattern[str]:
-    """Return the patterns of a section as one, those that begin a word behind one test for it."""
-    lines = _sections(language).get(section, [])
-    words = "|".join(f"(?:{line[2:]})" for line in lines if line.startswith(r"\b"))
-    others = [f"(?:{line})" for line in lines if not line.startswith(r"\b")]
-    return re.compile("|".join([rf"\b(?:{words})"] * bool(words) + others))
+def _cue(language: str, section: str) -> Cues:
+    """Return the patterns of a section."""
+    return Cues(_sections(language).get(section, []))
+
+
+@functools.cache
+def _orders(language: str) -> Cues:
+    """Return the patterns of `[order]` as beginnings of words."""
+    return Cues(rf"\b(?:{line})" for line in _sections(language).get("order", []))
 
 
 def is_question(sentence: str) -> bool:
@@ -90,8 +95,10 @@ def _lays_down(sentence: str, language: str) -> bool:
     names_file = language in LATIN and _FILE.search(sentence)
     if not names_file and _cue(language, "rule").search(said):
         return True
-    order = _cue(language, "order")
-    return language in LATIN and any(order.match(said, at.end()) for at in _CLAUSE.finditer(said))
+    if language not in LATIN:
+        return False
+    orders = _orders(language)
+    return any(orders.match(said, at.end()) for at in _CLAUSE.finditer(said))
 
 
 def is_withdrawal(sentence: str, languages: Iterable[str]) -> bool:
