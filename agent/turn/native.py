@@ -7,15 +7,17 @@ with that answer; any change of the view, another route and an undo bring all ro
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from agent.base.messages import Message, is_user_text, last_user_index
+from agent.compaction.pins import render_pins
 from agent.compaction.report import tell_finished
 from agent.providers import anthropic_rows, items
 from agent.providers.protocol import CallWatch, KeepsHistory
-from agent.sessions.records import NativePass
+from agent.sessions.records import NativePass, Pin
 from agent.turn.host import Turn, TurnHost
-from agent.turn.request import Shaped, tokens_of
+from agent.turn.request import Shaped, ShapeLimits, join, shape, tokens_of
 
 _SHARE_OF_TRIGGER = 0.9
 """Where the provider compacts unless told: before our own engine would."""
@@ -71,6 +73,21 @@ def shape_shown(
     if rows is host.live.messages or any(holds_compaction(m, route) for m in shaped.messages):
         return shaped
     return make(host.live.messages)
+
+
+def shape_kept(
+    rows: Sequence[Message], limits: ShapeLimits, pins: Sequence[Pin], first_seq: int | None
+) -> Shaped:
+    """Return the wire form for a provider that keeps the conversation: pins stand before the
+    newest request, which is all that it is told of a conversation that it knows."""
+    shaped = shape(rows, limits, current_from_seq=first_seq)
+    last = last_user_index(shaped.messages)
+    if not pins or last is None:
+        return shaped
+    block: Message = {"role": "user", "content": render_pins(pins)}
+    messages = [*shaped.messages]
+    messages[last] = join(block, messages[last])
+    return dataclasses.replace(shaped, messages=messages)
 
 
 def _in_progress(view: list[Message], end: int, first_seq: int | None) -> list[Message]:

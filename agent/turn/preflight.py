@@ -114,6 +114,8 @@ def shape_view(
     def make(rows: Sequence[Message]) -> Shaped:
         return shape(rows, limits, current_from_seq=first_seq, pins=pins)
 
+    if keeps_history(host):
+        return native.shape_kept(host.live.messages, limits, pins, first_seq)
     if native_is_on(host):
         return native.shape_shown(host, make, first_seq)
     return make(host.live.messages)

@@ -251,7 +251,7 @@ def _merge_neighbours(rows: list[Message]) -> list[Message]:
                 merged.append({"role": "user", "content": OPENING})
             merged.append(row)
         elif previous["role"] == role != "tool" and not previous.get("tool_calls"):
-            merged[-1] = _join(previous, row)
+            merged[-1] = join(previous, row)
         else:
             merged.append(row)
     return merged
@@ -270,7 +270,7 @@ def _without_identity(row: Message) -> Message:
     return {key: value for key, value in row.items() if key not in {"_row_id", "_tokens"}}
 
 
-def _join(first: Message, second: Message) -> Message:
+def join(first: Message, second: Message) -> Message:
     """Return one message that says what both say, in order; the later one's other keys win.
 
     Reasoning of either belongs to what it said alone.

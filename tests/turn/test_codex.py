@@ -200,3 +200,16 @@ def test_a_turn_that_was_stopped_is_not_told_again(open_agent: Open, folder: Pat
     assert agent.run_conversation("two").stop_reason == "interrupted"
     agent.chat("three")
     assert inputs(folder) == ["one", "two", "three"]
+
+
+def test_pins_stand_before_each_request(open_agent: Open, folder: Path) -> None:
+    agent = open_agent()
+    agent.chat("one")
+    agent.pin("Answer in Latin.")
+    agent.chat("two")
+    agent.chat("three")
+    first, second, third = inputs(folder)
+    assert "Latin" not in first
+    for text, request in ((second, "two"), (third, "three")):
+        assert "Answer in Latin." in text
+        assert text.endswith(f"\n\n{request}")
