@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.base.cancel import CancelToken
 from agent.base.clock import Clock
-from agent.base.errors import ProviderError
+from agent.base.errors import CallCancelled, ProviderError
 from agent.base.later import later
 from agent.base.settings import ModelSettings, RouteSettings, Settings
 from agent.base.tokens import Calibration
@@ -138,6 +138,9 @@ class Route:
             return False
         try:
             listed = ask_models(self.settings, _LISTING_LIMITS, CallWatch(cancel=cancel))
+        except CallCancelled:
+            self._asked.discard("listing")
+            return False
         except ProviderError:
             return False
         facts = listed.get(self.settings.name, ModelFacts())

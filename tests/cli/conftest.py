@@ -41,7 +41,8 @@ def hermes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def endpoint(stub: StubModelServer, monkeypatch: pytest.MonkeyPatch) -> StubModelServer:
-    """The stub server as the configured endpoint, with its model set."""
+    """The stub server as the configured endpoint, with its model and window set."""
     monkeypatch.setenv("HERMES_MODEL__BASE_URL", stub.base_url)
     monkeypatch.setenv("HERMES_MODEL__NAME", DEFAULT_MODEL)
+    monkeypatch.setenv("HERMES_MODEL__CONTEXT_LENGTH", "128000")
     return stub

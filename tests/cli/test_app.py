@@ -118,8 +118,9 @@ def test_a_closed_reader_ends_the_command_without_a_word() -> None:
 
 
 def test_a_first_interrupt_stops_the_turn_and_the_answer_so_far_is_kept(
-    stub: StubModelServer,
+    stub: StubModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HERMES_MODEL__CONTEXT_LENGTH", "16000")
     stub.script([Reply(text="half an answer that never ends", stall_after_chars=12)])
     process = subprocess.Popen(
         [*HERMES, "chat", "-q", "hello", "--base-url", stub.base_url, "--model", "stub-model"],
@@ -136,8 +137,9 @@ def test_a_first_interrupt_stops_the_turn_and_the_answer_so_far_is_kept(
 
 
 def test_on_lines_a_first_interrupt_stops_the_turn_and_a_second_one_leaves(
-    stub: StubModelServer,
+    stub: StubModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HERMES_MODEL__CONTEXT_LENGTH", "16000")
     never = Reply(text="never", before_first_byte_s=math.inf)
     stub.script([never, Reply(text="second answer"), never])
     process = subprocess.Popen(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from agent.testing.stub_strict import count_tokens
 from agent.testing.summaries import GOOD_SUMMARY
 from agent.turn.routes import switched
 from hermes_state import SessionDB
-from run_agent import AIAgent
+from run_agent import AIAgent, TurnResult
 
 UNKNOWN = "nobody-knows"
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -103,6 +105,22 @@ def test_a_window_that_nobody_knows_is_read_off_the_list_of_models_once(
     later.chat("hello")
     assert later.window_tokens == 9_000
     assert paths(stub).count("/models") == 1
+
+
+def test_a_stop_while_the_list_of_models_is_asked_for_stops_the_turn(
+    open_agent: OpenAgent, events: list[Event]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        agent = open_agent(base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        results: list[TurnResult] = []
+        thread = threading.Thread(target=lambda: results.append(agent.run_conversation("hello")))
+        thread.start()
+        connection, _address = silent.accept()
+        agent.interrupt()
+        thread.join(5)
+        connection.close()
+    assert [result.stop_reason for result in results] == ["interrupted"]
+    assert agent.window_tokens == 128_000
 
 
 @pytest.mark.parametrize(
