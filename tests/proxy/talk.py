@@ -36,24 +36,24 @@ def told(seed: int, messages: int) -> tuple[list[Message], list[str]]:
     return rows, facts
 
 
-def dense(turns: int, lines: int = 20) -> tuple[list[Message], list[str]]:
-    """Return turns of six messages, three of them results of parallel calls, and their facts: one
-    that the user tells and one that a tool does in each turn. A result has `lines` lines."""
+def dense(turns: int, *, calls: int = 3, lines: int = 20) -> tuple[list[Message], list[str]]:
+    """Return turns of a request, parallel calls, their results of `lines` lines and an answer, and
+    the facts in them: one that the user tells and one that a tool does in each turn."""
     facts = facts_of(2 * turns)
     rows: list[Message] = []
     for turn in range(turns):
-        ids = [f"call_{turn}_{place}" for place in range(3)]
-        calls = [call("read_file", {"path": f"src/{one}.py"}, call_id=one) for one in ids]
-        results = [_page(turn * 3 + place, lines) for place in range(3)]
+        ids = [f"call_{turn}_{place}" for place in range(calls)]
+        asked = [call("read_file", {"path": f"src/{one}.py"}, call_id=one) for one in ids]
+        results = [_page(turn * calls + place, lines) for place in range(calls)]
         results[1] += f"\n{facts[2 * turn + 1]}"
         rows += [
             {"role": "user", "content": f"Look into matter {turn}. {facts[2 * turn]}"},
-            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "assistant", "content": None, "tool_calls": asked},
             *(
                 {"role": "tool", "tool_call_id": one, "content": text}
                 for one, text in zip(ids, results, strict=True)
             ),
-            {"role": "assistant", "content": f"Matter {turn} is settled; three files were read."},
+            {"role": "assistant", "content": f"Matter {turn} is settled; the files were read."},
         ]
     return rows, facts
 

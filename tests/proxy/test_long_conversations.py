@@ -39,7 +39,7 @@ def require_facts(store: SessionDB, session_id: str, body: dict, facts: list[str
 
 @pytest.mark.parametrize(
     ("background", "talk"),
-    [(True, dense(50)), (False, told(7, 100))],
+    [(True, dense(25, calls=9)), (False, told(7, 100))],
     ids=["300 messages, prepared", "100 large ones, waited for"],
 )
 def test_messages_of_tools_pass_a_window_of_8k(
