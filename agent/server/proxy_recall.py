@@ -32,11 +32,11 @@ def recall_tokens() -> int:
 
 def may_offer(body: Mapping[str, Any]) -> bool:
     """Return whether a request leaves the name of our tool free and lets the model choose."""
-    names = [
-        (tool.get("function") or {}).get("name")
-        for tool in body.get("tools") or ()
-        if isinstance(tool, dict)
-    ]
+    tools = body.get("tools") or []
+    if not isinstance(tools, list):
+        return False
+    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)]
+    names = [function.get("name") for function in functions if isinstance(function, dict)]
     return RECALL.name not in names and body.get("tool_choice", "auto") in ("auto", None)
 
 

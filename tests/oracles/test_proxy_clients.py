@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent.base.messages import Message
+from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from agent.tools.recall import recall_text
 from agent.turn.reader import StoredRows
@@ -240,3 +241,60 @@ def test_a_python_client_never_hits_the_wall(
 @pytest.mark.node
 def test_the_node_client_never_hits_the_wall(tmp_path: Path) -> None:
     live_through("node", dense(5, calls=4, lines=60), tmp_path)
+
+
+OPENAI_FAULTS = """
+import json, sys
+import openai
+client = openai.OpenAI(base_url=sys.argv[1], api_key="key-of-one", max_retries=0)
+json.load(sys.stdin)
+seen = []
+for model in ("wrong-key", "slow-down", "too-much"):
+    try:
+        client.chat.completions.create(model=model, messages=[{"role": "user", "content": "hi"}])
+    except openai.APIStatusError as error:
+        seen.append([type(error).__name__, error.status_code, error.response.headers.get("x-odd")])
+image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+parts = [{"type": "text", "text": "what is it?"}, image]
+answer = client.chat.completions.create(
+    model="seeing", messages=[{"role": "user", "content": parts}]
+)
+seen.append(answer.choices[0].message.content)
+stream = client.chat.completions.create(
+    model="endless", messages=[{"role": "user", "content": "go"}], stream=True
+)
+for chunk in stream:
+    if chunk.choices[0].delta.content:
+        seen.append(chunk.choices[0].delta.content)
+        break
+stream.close()
+client.close()
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.oracles
+def test_errors_images_and_cancel_reach_the_openai_client(tmp_path: Path) -> None:
+    store = SessionDB(tmp_path / "state.db")
+    with StubModelServer() as stub, serving(store, stub.base_url) as url:
+        for model, status in (("wrong-key", 401), ("slow-down", 429), ("too-much", 402)):
+            stub.script([], model=model, then=Reply(status=status, headers={"x-odd": model}))
+        stub.script([Reply(text="a dot")], model="seeing")
+        endless = Reply(chunks=["word", "more"], stall_after_chars=4, comments_every_s=0.02)
+        stub.script([endless], model="endless")
+        seen = json.loads(run(OPENAI_FAULTS, url, [], tmp_path))
+        [cancelled] = stub.requests_for("endless")
+        assert cancelled.done.wait(10)
+    kept = {
+        tuple(str(row["content"]) for row in store.view(s.id).messages) for s in store.sessions()
+    }
+    store.close()
+    assert seen == [
+        ["AuthenticationError", 401, "wrong-key"],
+        ["RateLimitError", 429, "slow-down"],
+        ["APIStatusError", 402, "too-much"],
+        "a dot",
+        "word",
+    ]
+    assert cancelled.client_closed_at is not None
+    assert ("go", "word") in kept
