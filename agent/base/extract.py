@@ -54,6 +54,8 @@ class ExtractKind(StrEnum):
     QUESTION = "question"
     PROMISE = "promise"
     DECISION = "decision"
+    TASK = "task"
+    """One entry of a task list that a call gave; `subject` is its status."""
     VALUE = "value"
     IDENTIFIER = "identifier"
 

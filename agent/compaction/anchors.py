@@ -30,6 +30,8 @@ class Anchor:
 def tell(extract: StoredExtract, was: str) -> str:
     """Return an extract as an anchor: what it belongs to, its words, and what it replaced."""
     value = " ".join(extract.value.split()) if "\n" in extract.value else extract.value
+    if extract.kind == "task":
+        return f"task {extract.subject}: {value}"
     if extract.kind not in FACTS:
         return f"{extract.kind}: {value}"
     replaced = f" (was {was})" if was else ""

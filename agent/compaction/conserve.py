@@ -30,6 +30,7 @@ from agent.compaction.attempt import Changes
 from agent.compaction.budget import Budget, row_tokens, shown_tokens, total_tokens
 from agent.compaction.cite import cite_sections
 from agent.compaction.material import Material
+from agent.compaction.openwork import open_extracts
 from agent.compaction.pins import choose_pins
 from agent.compaction.values import replaced_values
 from agent.compaction.verify import resulting_rows
@@ -41,6 +42,7 @@ _GAIN_SHARE = 0.5
 _WORTH = {
     ("instruction", "user"): 9.0,
     ("withdrawal", "user"): 7.0,
+    ("task", "assistant"): 8.0,
     ("decision", "user"): 7.0,
     ("value", "user"): 6.0,
     ("identifier", "user"): 5.0,
@@ -82,6 +84,8 @@ def conserve(
     """Return the changes with what would be lost restored within the budget."""
     if not material.extracts:
         return Conserved(changes)
+    extracts = open_extracts(inputs, material.extracts)
+    material = dataclasses.replace(material, extracts=extracts)
     pinned = choose_pins(material.pins, budget.pin_tokens)[0]
     content = text_of(changes.new_row["content"]) if changes.new_row else ""
     text = "\n".join([content, *(pin.text for pin in pinned)])

@@ -13,7 +13,7 @@ from agent.sessions.records import Pin, StoredExtract
 
 MOST_EXTRACTS = 8_000
 """Newest extracts that a plan looks at; of what the user said itself as many again."""
-_SPOKEN = ("instruction", "withdrawal", "decision", "value", "promise", "question")
+_SPOKEN = ("instruction", "withdrawal", "decision", "value", "promise", "question", "task")
 
 
 @dataclass(frozen=True)

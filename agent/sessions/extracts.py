@@ -7,7 +7,7 @@ processes may do the same batch: the first to write moves the mark, the other st
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent.base.clock import Clock
@@ -73,7 +73,10 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
             if mark >= last_wanted:
                 return done
             batch = _next_batch(connection, mark, newest)
-        found = [(row, extract(_text(row.message), row.message["role"])) for row in batch.rows]
+        found = [
+            (row, [*extract(_text(row.message), row.message["role"]), *_tasks(row.message)])
+            for row in batch.rows
+        ]
         with database.write() as connection:
             if connection.execute(_MARK).fetchone()[0] != batch.mark:
                 continue
@@ -146,6 +149,18 @@ def _text(message: Message) -> str:
         return text
     given = [str((call.get("function") or {}).get("arguments")) for call in message["tool_calls"]]
     return "\n".join([text, *given])
+
+
+def _tasks(message: Message) -> Iterator[Extract]:
+    """Yield the tasks that a row's calls list; they stand behind all that is read in its text."""
+    if not message.get("tool_calls"):
+        return
+    from agent.base.extract import Extract, ExtractKind
+    from agent.base.extract_tasks import tasks_of
+    from agent.base.redact import redact
+
+    for place, (status, text) in enumerate(tasks_of(message), len(_text(message))):
+        yield Extract(ExtractKind.TASK, status, redact(text), (place, place))
 
 
 def read_extracts(

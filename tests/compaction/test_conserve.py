@@ -108,6 +108,30 @@ def test_a_later_pass_with_little_gain_keeps_the_anchors_of_the_one_before() -> 
         assert value in content(second.changes)
 
 
+def _extract(seq: int, kind: str, subject: str, value: str) -> StoredExtract:
+    return StoredExtract(500 + seq, seq, "assistant", kind, subject, value)
+
+
+def test_open_tasks_of_the_newest_list_are_put_back_and_no_others() -> None:
+    extracts = [
+        _extract(4, "task", "done", "write the test"),
+        _extract(4, "task", "in_progress", "write the rollback"),
+        _extract(2, "task", "pending", "an old plan"),
+    ]
+    block = content(conserve(TALK, covering(TALK, "No."), Material(extracts), BUDGET).changes)
+    assert "task in_progress: write the rollback" in block
+    assert "write the test" not in block
+    assert "an old plan" not in block
+
+
+def test_a_question_that_the_user_spoke_after_is_not_open_any_more() -> None:
+    last = max(row["_seq"] for row in TALK if row["role"] == "user")
+    for seq, is_open in ((last - 1, False), (last + 1, True)):
+        extracts = [_extract(seq, "question", "", "Shall I go on?")]
+        changes = conserve(TALK, covering(TALK, "No."), Material(extracts), BUDGET).changes
+        assert ("Shall I go on?" in content(changes)) is is_open
+
+
 def test_without_extracts_nothing_changes() -> None:
     changes = covering(TALK, "Nothing of use.")
     assert conserve(TALK, changes, Material(), BUDGET).changes is changes

@@ -35,6 +35,44 @@ class ExtractsContract:
         assert (store.extract_pending(), store.extract_pending()) == (1, 0)
         assert _texts(store) == ["Never push to main."]
 
+    def test_tasks_of_a_list_are_noted_and_a_secret_in_one_is_not(
+        self, store: SessionStore
+    ) -> None:
+        begin(store, 0)
+        key = "sk-" + "a1B2c3D4" * 6
+        tasks = [
+            {"status": "pending", "text": "ship it"},
+            {"status": "pending", "text": f"use {key}"},
+        ]
+        made = call("todo", {"tasks": tasks})
+        store.append(SESSION, [user("Go on."), assistant(None, made), result(made, "2 tasks")])
+        store.extract_pending()
+        found = store.extracts(SESSION, kinds=("task",))
+        assert [(e.subject, key in e.value) for e in found] == [("pending", False)] * 2
+        assert found[0].value == "ship it"
+
+    def test_a_release_in_other_words_retires_a_pin_and_is_noted(self, store: SessionStore) -> None:
+        begin(store, 0)
+        said = ["No tables in your answers.", "The tables load slowly.", "Tables are welcome again."]
+        left = []
+        for text in said:
+            store.append(SESSION, [user(text), assistant("ok")])
+            store.extract_pending()
+            left.append(_texts(store))
+        assert left[0] == ["No tables in your answers."]
+        assert left[1] == left[0]
+        assert "No tables in your answers." not in left[2]
+        kinds = {e.value: e.kind for e in store.extracts(SESSION) if e.role == "user"}
+        assert kinds["Tables are welcome again."] in ("withdrawal", "instruction")
+
+    def test_a_rule_that_sounds_like_a_withdrawal_is_pinned_when_it_takes_nothing_back(
+        self, store: SessionStore
+    ) -> None:
+        begin(store, 0)
+        store.append(SESSION, [user("No more than five files per commit.")])
+        store.extract_pending()
+        assert _texts(store) == ["No more than five files per commit."]
+
     def test_only_a_users_own_words_become_pins(self, store: SessionStore) -> None:
         begin(store, 0)
         made = call("read_file", {"path": "notes.txt"})
