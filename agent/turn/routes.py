@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.base.cancel import CancelToken
 from agent.base.clock import Clock
-from agent.base.errors import CallCancelled, ProviderError
+from agent.base.errors import CallCancelled, ProviderError, SettingsError
 from agent.base.later import later
 from agent.base.settings import ModelSettings, RouteSettings, Settings
 from agent.base.tokens import Calibration
@@ -253,9 +253,17 @@ class Routes:
         return len(self._chain) > 1
 
     def best(self) -> Route:
-        """Return the first route that does not rest, else the one whose rest ends first."""
+        """Return the first route that does not rest, else the one whose rest ends first.
+
+        Raises: SettingsError for a fallback that cannot be opened, before it is needed.
+        """
         if not self.has_others:
             return self.current
+        for place, route in enumerate(self._chain[1:]):
+            try:
+                _opened = route.provider
+            except SettingsError as error:
+                raise SettingsError(f"model.fallbacks[{place}]: {error}") from error
         until = {route: route.rested_until() for route in self._chain}
         return min(self._chain, key=lambda route: until[route])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.base.errors import AuthError, ContextCannotFit, RateError
+from agent.base.errors import AuthError, ContextCannotFit, RateError, SettingsError
 from agent.base.events import TextDelta
 from agent.base.settings import CompressionSettings, RouteSettings
 from agent.testing.stub_reply import RecordedRequest, Reply
@@ -126,6 +126,17 @@ def test_the_next_route_gets_the_key_and_the_wire_of_its_own_endpoint(bench: Ben
         assert "authorization" not in request.headers
         assert agent.provider.route == f"m at {other.base_url}"
         agent.close()
+
+
+def test_a_fallback_that_cannot_be_opened_is_told_before_it_is_needed(bench: Bench) -> None:
+    agent = bench.open(route(SECOND), route(THIRD, base_url="h/v1"))
+    with pytest.raises(SettingsError) as caught:
+        agent.chat("hello")
+    assert str(caught.value) == (
+        "model.fallbacks[1]: model.base_url 'h/v1' is no http or https address; set it to one "
+        "such as 'https://host/v1'"
+    )
+    assert bench.asked == []
 
 
 def test_the_embedded_model_may_stand_in(bench: Bench) -> None:
