@@ -41,7 +41,8 @@ HEADERS = (("anthropic-version", "2026-10-21"),)
 _COMPACTS = "compact_20260112"
 _COMPACT_BETA = "compact-2026-01-12"
 _SMALLEST_THINKING_TOKENS = 1_024
-_SPEAKS_OF_THINKING = re.compile(r"(?i)thinking|signature")
+_SPEAKS_OF_THINKING = re.compile(r"(?i)^(?!.*compaction).*(?:thinking|signature)")
+"""A compaction is never left out like this: without it a request would lose what it stands for."""
 
 
 def _lets_compact(request: ModelRequest, quirks: Quirks) -> bool:

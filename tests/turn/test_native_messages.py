@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent.base.errors import RequestRefused
 from agent.base.settings import CompressionSettings, Settings
 from agent.sessions.records import PassKind, PassRecord
 from agent.testing.builders import call
@@ -140,6 +141,21 @@ def test_switched_off_again_all_rows_are_sent_without_the_block(
     agent.close()
     open_agent(native=False).chat("plainly")
     assert kinds(stub.requests[-1]) == [["text"]] * (sent + 1)
+
+
+def test_a_block_that_is_refused_is_told_and_never_left_out(
+    open_agent: Open, stub: StubModelServer, store: SessionDB
+) -> None:
+    agent = open_agent()
+    talk_until_compacted(agent, store)
+    sent = len(stub.requests)
+    stub.script([], then=Reply(status=400, error="compaction_signature_invalid"))
+    with pytest.raises(RequestRefused, match="compaction_signature_invalid"):
+        agent.chat("and now?")
+    assert len(stub.requests) == sent + 1
+    stub.script(answer)
+    agent.undo_compaction()
+    assert agent.chat("and now?") == "so"
 
 
 @pytest.mark.parametrize("said", ["context_management: Extra inputs", "anthropic-beta: unknown"])
