@@ -287,7 +287,7 @@ class SessionDB:
             return leases.refresh_lease(connection, lease, self._clock.now())
 
     def release_lease(self, lease: Lease) -> None:
-        leases.give_back(self._database, lease)
+        leases.give_back(self._database, lease, self._clock.now())
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         with self._database.read() as connection:

@@ -105,12 +105,14 @@ def refresh_lease(connection: Connection, lease: Lease, now: float) -> bool:
     return cursor.rowcount == 1
 
 
-def give_back(database: SqliteDatabase, lease: Lease) -> None:
-    """Empty the holder; the row and its token stay. Where that fails the lease is given back all
-    the same as far as this process is concerned."""
+def give_back(database: SqliteDatabase, lease: Lease, now: float) -> None:
+    """Empty the holder; the row and its token stay. An attempt that could not be closed, as on a
+    full disk, ends with its lease; a lease that cannot be given back is free for this process."""
     _given_back.add(lease.holder)
     with database.write() as connection:
-        connection.execute(sql.RELEASE_LEASE, (lease.conversation_id, lease.token, lease.holder))
+        mine = (lease.conversation_id, lease.token, lease.holder)
+        if connection.execute(sql.RELEASE_LEASE, mine).rowcount:
+            connection.execute(sql.CLOSE_CRASHED, (now, lease.conversation_id))
     _given_back.discard(lease.holder)
 
 

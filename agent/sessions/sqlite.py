@@ -50,6 +50,15 @@ def _base_code(error: sqlite3.Error) -> str:
     return "_".join(name.split("_")[:2])
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return by what the file system knows the file, or None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class SqliteDatabase:
     """One database file.
 
@@ -67,6 +76,7 @@ class SqliteDatabase:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._file = _identity(path)
         except OSError as error:
             raise StoreError(
                 f"cannot open store {str(path)!r}: {error.strerror}; "
@@ -82,6 +92,7 @@ class SqliteDatabase:
     # -- opening --------------------------------------------------------------------------
 
     def _connect(self, busy_ms: int) -> Connection:
+        self._require_file()
         try:
             connection = sqlite3.connect(
                 self.path,
@@ -153,6 +164,7 @@ class SqliteDatabase:
             raise self._busy()
         try:
             self._require_open()
+            self._require_file()
             self._retry("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -216,6 +228,15 @@ class SqliteDatabase:
     def _require_open(self) -> None:
         if self._closed:
             raise StoreError(f"store {str(self.path)!r} is closed; open it again")
+
+    def _require_file(self) -> None:
+        """Raise StoreError when the file has left its place: what is written then is lost, and
+        opening the place again would make an empty store."""
+        if _identity(self.path) != self._file:
+            raise StoreError(
+                f"store {str(self.path)!r} was moved, removed or replaced while it was open; "
+                "put it back, or end this program and start it again"
+            )
 
     def _busy(self) -> StoreBusy:
         return StoreBusy(

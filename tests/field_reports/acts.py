@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from agent.base.errors import StoreError
 from agent.base.messages import Message
 from agent.base.settings import CompressionSettings
 from agent.compaction.host import AttemptRequest
@@ -65,6 +66,20 @@ def open_agent(act: Act, base_url: str, store: SessionDB) -> AIAgent:
     if act.compression.micro_compact:
         agent.context_compressor.tail_token_budget = 0
     return agent
+
+
+def run_or_fail(act: Act, agent: AIAgent) -> StoreError | None:
+    """Do an act; return the store's error when it fails."""
+    try:
+        act.run(agent)
+    except StoreError as error:
+        return error
+    return None
+
+
+def in_one_line(error: StoreError | None) -> bool:
+    """Return whether an error, if there is one, is a line for people with the store's exit code."""
+    return error is None or (error.exit_code == 5 and "\n" not in str(error))
 
 
 # -- what a store holds before ------------------------------------------------------------------
@@ -168,5 +183,3 @@ ACTS = {
     "rewind": Act(rewind_across, fill_with_passes),
     "import": Act(take_in, leave_alone, session="other"),
 }
-KINDS = {name: name for name in ACTS} | {"rotation": "summary", "background": "summary"}
-"""The kind of the newest ledger row once an act is done."""

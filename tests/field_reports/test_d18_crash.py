@@ -17,8 +17,7 @@ from agent.base.errors import StoreError
 from agent.sessions.records import PassStatus
 from agent.testing.stub_reply import Reply
 from hermes_state import SessionDB
-from run_agent import AIAgent
-from tests.field_reports.acts import ACTS, Act, open_agent
+from tests.field_reports.acts import ACTS, in_one_line, open_agent, run_or_fail
 from tests.field_reports.harness import SUMMARISER, SUMMARY
 from tests.field_reports.stopped import Prepared, digest_of, last_pass, prepare
 
@@ -98,20 +97,6 @@ def test_d18_killed_while_the_summary_is_written_the_session_is_the_old_one(
 
 
 # -- what raises instead of dying ---------------------------------------------------------------
-
-
-def run_or_fail(act: Act, agent: AIAgent) -> StoreError | None:
-    """Do an act; return the store's error when it fails."""
-    try:
-        act.run(agent)
-    except StoreError as error:
-        return error
-    return None
-
-
-def in_one_line(error: StoreError | None) -> bool:
-    """Return whether an error, if there is one, is a line for people with the store's exit code."""
-    return error is None or (error.exit_code == 5 and "\n" not in str(error))
 
 
 class FailingStatements:
