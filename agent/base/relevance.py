@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from agent.base.extract_words import content_words, stem
 
 PASSAGE_CHARS = 400
 """About how much text an answer stands in; a longer text is judged by its best part."""
+PAIR = 0.6
+"""What a pair of signs counts: of a run of them each says only a part."""
+HEAD, HEAD_COUNTS = 4, 0.25
+"""What the first letters of a longer word count: other forms of it begin with them too."""
 INSIDE = 0.7
 """What a word counts that is found inside a longer one."""
 _MOST_PLACES = 200
@@ -34,29 +38,34 @@ class Passage(NamedTuple):
     end: int
 
 
-def words_of(question: str) -> tuple[str, ...]:
-    """Return what a question looks for, in lower case: names and figures as they are, stems.
+def words_of(question: str) -> dict[str, float]:
+    """Return what a question looks for, in lower case, and what each counts by itself.
 
-    Function words count only when there is nothing else.
+    Names and figures are looked for as they are, words by their stems and, which counts less, by
+    their first letters and by the end of a long one: compounds say there what they are. Of a run of
+    signs each pair says only a part. Function words count only when there is nothing else.
     """
     folded = question.casefold()
-    named = [name.strip(".:-") for name in _NAMED.findall(folded)]
+    found = {name: 1.0 for each in _NAMED.findall(folded) if (name := each.strip(".:-"))}
     rest = _NAMED.sub(" ", folded)
-    words = [stem(word) for word in content_words(rest)] or rest.split()
-    return tuple(dict.fromkeys(word for word in (*named, *words) if word))
+    words = content_words(rest) or rest.split()
+    for word in words:
+        pair = len(word) == 2 and _CJK.search(word)
+        found.setdefault(stem(word), PAIR if pair else 1.0)
+    for word in words:
+        if len(word) > HEAD + 1 and not _CJK.search(word):
+            found.setdefault(word[:HEAD], HEAD_COUNTS)
+    return found
 
 
-def weights_of(words: Iterable[str], counts: Mapping[str, int], total: int) -> dict[str, float]:
+def weights_of(
+    words: Mapping[str, float], counts: Mapping[str, int], total: int
+) -> dict[str, float]:
     """Return what each word counts among `total` texts, of which `counts` hold it."""
     return {
-        word: math.log(1 + max(total, 1) / max(counts.get(word, 0), 1)) * _kind_weight(word)
-        for word in words
+        word: math.log(1 + max(total, 1) / max(counts.get(word, 0), 1)) * alone
+        for word, alone in words.items()
     }
-
-
-def _kind_weight(word: str) -> float:
-    """Return what sets one sort of word apart: of a run of signs each pair says only a part."""
-    return 0.6 if len(word) == 2 and _CJK.search(word) else 1.0
 
 
 def best_passage(folded: str, weights: Mapping[str, float]) -> Passage:

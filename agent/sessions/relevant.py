@@ -36,8 +36,8 @@ NEWEST = 0.15
 """What the newest row is worth more than the oldest: of two answers the later one holds."""
 
 _HOLDING = f"""
-SELECT rowid FROM message_index WHERE message_index MATCH ?
-ORDER BY rowid DESC LIMIT {MOST_ROWS_A_WORD}"""
+SELECT f.rowid, m.role FROM message_index f CROSS JOIN messages m ON m.id = f.rowid
+WHERE f.message_index MATCH ? ORDER BY f.rowid DESC LIMIT {MOST_ROWS_A_WORD}"""
 _CHOSEN = f"{COLUMNS} FROM messages m {PLACED} {SOUGHT} AND m.id IN ({{}})"
 _ROWS = "SELECT count(*) FROM places WHERE conversation_id = ?"
 
@@ -64,8 +64,9 @@ def rank_rows(connection: Connection, text: str, session_id: str, limit: int) ->
     weights = weights_of(words, {word: len(rows) for word, rows in holding.items()}, total)
     promising: dict[int, float] = {}
     for word, row_ids in holding.items():
-        for row_id in row_ids:
-            promising[row_id] = promising.get(row_id, 0.0) + weights[word]
+        for row_id, role in row_ids:
+            worth = weights[word] * OF_ROLE.get(role, 1.0)
+            promising[row_id] = promising.get(row_id, 0.0) + worth
     chosen = sorted(promising, key=lambda row_id: (-promising[row_id], -row_id))[:MOST_READ]
     marks = ", ".join("?" * len(chosen))
     mark = connection.execute(MARK).fetchone()[0]
@@ -78,10 +79,10 @@ def rank_rows(connection: Connection, text: str, session_id: str, limit: int) ->
     return [hit for _score, hit in judged[:limit]]
 
 
-def _holding(connection: Connection, pieces: list[str]) -> list[int]:
-    """Return the newest rows of the index that hold all pieces."""
+def _holding(connection: Connection, pieces: list[str]) -> list[tuple[int, str]]:
+    """Return the newest rows of the index that hold all pieces, with their roles."""
     match = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in pieces)
-    return [row_id for (row_id,) in connection.execute(_HOLDING, (match,))]
+    return connection.execute(_HOLDING, (match,)).fetchall()
 
 
 def _judge(
