@@ -21,11 +21,10 @@ from agent.base.events import CompactionStarted, Event, TextDelta, TurnFinished
 from agent.base.messages import Message
 from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings, LocalSettings, Settings
-from agent.cli.local import require_embedded
 from agent.cli.options import command_app
 from agent.cli.output import print_lines, terminal_width
 from agent.cli.replay import Replay, Script
-from agent.providers.local import LocalModel
+from agent.providers.local import LocalModel, require_embedded
 from agent.providers.protocol import Provider
 from agent.sessions.records import PassRecord
 from agent.tui import figures

@@ -13,12 +13,11 @@ from agent.base.errors import HermesError, ProviderError, SettingsError, StoreEr
 from agent.base.paths import config_file
 from agent.base.record import dataclass
 from agent.base.settings import Settings
-from agent.cli.local import require_embedded
 from agent.cli.opening import open_store, require_model
 from agent.cli.options import JsonFlag, command_app
 from agent.cli.output import print_json, print_lines
 from agent.providers.catalog import list_models, open_route
-from agent.providers.local import LocalModel
+from agent.providers.local import LocalModel, require_embedded
 from agent.sessions.records import PassStatus
 from agent.settings import load_settings
 from agent.telemetry import availability

@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 from agent.base.errors import HermesError, ModelUnavailable
 from agent.base.settings import LocalSettings
 from agent.cli.options import command_app
 from agent.cli.output import print_lines
-from agent.providers.local import INSTALL_COMMAND, PACKAGE, model_file
+from agent.providers.local import PACKAGE, model_file
 from agent.tui.render import Line
 
 app = command_app("Fetch the embedded model.")
@@ -43,15 +42,6 @@ def is_model_there() -> bool:
     except ModelUnavailable:
         return False
     return True
-
-
-def require_embedded(settings: LocalSettings) -> Path:
-    """Return the model file. Raises: ModelUnavailable when it or what runs it is not installed."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise ModelUnavailable(
-            f"the runtime of the embedded model is not installed; run: {INSTALL_COMMAND}"
-        )
-    return model_file(settings)
 
 
 def _pip(*arguments: str) -> None:

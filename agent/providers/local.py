@@ -262,3 +262,14 @@ def model_file(settings: LocalSettings) -> Path:
         if file.name.endswith(".gguf"):
             return Path(str(file.locate()))
     raise ModelUnavailable(f"the embedded model is not installed; run: {INSTALL_COMMAND}")
+
+
+def require_embedded(settings: LocalSettings) -> Path:
+    """Return the model file. Raises: ModelUnavailable when it or what runs it is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise ModelUnavailable(
+            f"the runtime of the embedded model is not installed; run: {INSTALL_COMMAND}"
+        )
+    return model_file(settings)

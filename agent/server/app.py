@@ -30,9 +30,9 @@ _TURN = (404, 409, 413, 429, 502, 503, 504)
 _ONE = "/api/sessions/{id}"
 
 
-async def tell_openapi(_asked: Asked[None, Nothing]) -> Response:
-    """Return the description of every route."""
-    return json_response(describe(ENDPOINTS))
+async def tell_openapi(asked: Asked[None, Nothing]) -> Response:
+    """Return this description."""
+    return json_response(describe(ENDPOINTS, [asked.desk.route.model]))
 
 
 ENDPOINTS = (
@@ -111,7 +111,7 @@ ENDPOINTS = (
         sessions.stream_events,
         media_type="",
         is_stream=True,
-        faults=(404,),
+        is_endless=True,
     ),
 )
 

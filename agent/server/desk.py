@@ -11,15 +11,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from agent.base.cancel import CancelToken
-from agent.base.errors import ProviderError
+from agent.base.errors import HermesError, UnknownSession
 from agent.base.events import Event
 from agent.base.ids import new_session_id
 from agent.base.settings import Settings
 from agent.providers.catalog import list_models, open_route
+from agent.providers.local import LocalModel, require_embedded
 from agent.providers.protocol import Provider
 from agent.server.agents import ServedAgent
 from agent.server.faults import answer_of
@@ -45,26 +46,15 @@ class Conversation:
         self.job: Job[Any] | None = None
         self.agent: ServedAgent | None = None
         self.users = 0
-
-
-class SharedRoute:
-    """A route that many agents use; it is closed by the desk and not by them."""
-
-    def __init__(self, route: Provider) -> None:
-        self._route = route
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._route, name)
-
-    def close(self) -> None:
-        """Leave the route open."""
+        self.is_deleted = False
 
 
 class ModelCheck:
     """Looks whether the model can be reached, at most every ten seconds."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, route: Provider) -> None:
         self._settings = settings
+        self._route = route
         self._order = asyncio.Lock()
         self._known_until_s = 0.0
         self._fault = ""
@@ -79,8 +69,11 @@ class ModelCheck:
 
     def _look(self) -> str:
         try:
-            list_models(self._settings.model)
-        except ProviderError as error:
+            if isinstance(self._route, LocalModel):
+                require_embedded(self._settings.local)
+            else:
+                list_models(self._settings.model)
+        except HermesError as error:
             return answer_of(error).message
         return ""
 
@@ -99,7 +92,7 @@ class Desk:
         self.jobs = Jobs(server.max_turns, server.max_waiting)
         self.metrics = Metrics(self.jobs)
         self.route = open_route(settings.model, settings.local)
-        self.model_check = ModelCheck(settings)
+        self.model_check = ModelCheck(settings, self.route)
         self._most_warm = server.warm_sessions
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[int, Conversation] = WeakValueDictionary()
@@ -161,8 +154,13 @@ class Desk:
 
     @contextmanager
     def agent(self, conversation: Conversation) -> Iterator[ServedAgent]:
-        """Give the agent of a conversation, which stays warm for the length of the block."""
+        """Give the agent of a conversation, which stays warm for the length of the block.
+
+        Raises: UnknownSession when the conversation was deleted meanwhile.
+        """
         with self._lock:
+            if conversation.is_deleted:
+                raise UnknownSession(f"session {conversation.session_id!r} was deleted")
             if conversation.agent is None:
                 conversation.agent = self._open_agent(conversation)
             conversation.users += 1
@@ -188,7 +186,6 @@ class Desk:
             session_id=conversation.session_id,
             on_event=observe,
             platform=PLATFORM,
-            provider=cast("Provider", SharedRoute(self.route)),
         )
 
     def _cool(self) -> list[ServedAgent]:
@@ -213,13 +210,12 @@ class Desk:
         def remove(agent: ServedAgent, _cancel: CancelToken) -> None:
             agent.close()
             self.store.delete_session(conversation.session_id)
-
-        try:
-            await self.start(conversation, remove).result()
-        finally:
             with self._lock:
+                conversation.is_deleted = True
                 self._forget(conversation)
                 self._known.pop(conversation.id, None)
+
+        await self.start(conversation, remove).result()
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, and let what runs end within `grace_s`."""

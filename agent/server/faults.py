@@ -142,7 +142,9 @@ def answer_of(error: BaseException) -> Answer:
     if not isinstance(error, HermesError):
         _log.error("unexpected failure\n%s", redacted_trace(error))
         what = redact(f"{type(error).__name__}: {error}")
-        return Answer(500, SERVER, _line(f"unexpected {what}; the trace is in the log"), "internal")
+        return Answer(
+            500, SERVER, _line(f"unexpected {what}; the trace is in the server's log"), "internal"
+        )
     reason = next(_REASONS[base] for base in type(error).__mro__ if base in _REASONS)
     headers = {} if reason.retry else dict(_NO_RETRY)
     wait_s = error.retry_after_s if isinstance(error, ProviderError) else None

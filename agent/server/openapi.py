@@ -41,8 +41,9 @@ _SOMETIMES = {
 }
 
 
-def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the description of a route table."""
+def describe(endpoints: Sequence[Endpoint], served: Sequence[str]) -> dict[str, Any]:
+    """Return the description of a route table; `served` are the models that requests may name."""
+    endpoints = [one for one in endpoints if not one.is_endless]
     models = {
         model
         for one in endpoints
@@ -54,6 +55,9 @@ def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         [(model, "validation") for model in ordered], ref_template=_REF
     )
     definitions = schemas.get("$defs", {})
+    for shape in definitions.values():
+        if "model" in shape.get("properties", {}):
+            shape["properties"]["model"]["enum"] = list(served)
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:
         operation = _operation(one, definitions)

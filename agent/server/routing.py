@@ -59,7 +59,8 @@ class Endpoint:
 
     `body` and `query` are what it takes, `status` is what it answers when all went well and
     `faults` the statuses of failures that not every route has. `is_stream` says that the answer
-    may be server-sent events, `is_open` that no token is asked for.
+    may be server-sent events, `is_endless` that it ends only when the client leaves, for which a
+    description has no word, and `is_open` that no token is asked for.
     """
 
     method: str
@@ -71,6 +72,7 @@ class Endpoint:
     status: int = 200
     faults: Sequence[int] = ()
     is_stream: bool = False
+    is_endless: bool = False
     is_open: bool = False
 
     @property

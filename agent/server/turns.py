@@ -99,7 +99,8 @@ async def reply(
 
     Either way it names the session, and the turn is stopped when the client goes away.
     """
-    named = {SESSION_HEADER: conversation.session_id}
+    # An imported session may have an id that no header can carry.
+    named = {SESSION_HEADER: conversation.session_id} if conversation.session_id.isascii() else {}
     try:
         if frames is None:
             served = await unless_gone(request, job, job.result())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from agent.base.messages import Message, text_of
@@ -18,6 +19,8 @@ DEALT_WITH = "Earlier requests of the user, verbatim, already dealt with:"
 CLOSING = "[End of the summary.]"
 RESTATED = "The user's current request follows, verbatim; it is still in progress."
 ANSWER_NEXT = "Answer only what follows this summary."
+_HOW_TO_READ = re.compile(r"; (?:read on with )?recall\([^()\n]*\)(?: shows it)?\]")
+_HOW_TO_FIND = re.compile(r"\n*To (?:read|find)[^\n]*: recall\([^()\n]*\)\.")
 
 
 def recall_footer(rows: str) -> str:
@@ -62,6 +65,21 @@ def frame_summary(
     framed: Message = {"role": "user", "content": "\n\n".join(parts), "_kind": "frame"}
     framed["_tokens"] = estimate_message(framed)
     return framed
+
+
+def without_recall(message: Message) -> Message:
+    """Return a message for a request that offers no `recall`: what we wrote in place of text that
+    is not shown names no call then. Stored rows of a user and what the model said stay as they are.
+    """
+    content = message.get("content")
+    is_verbatim = message["role"] == "assistant" or (
+        message["role"] == "user" and "_row_id" in message
+    )
+    if is_verbatim or not isinstance(content, str) or "recall(" not in content:
+        return message
+    told = {key: value for key, value in message.items() if key not in ("_row_id", "_tokens")}
+    told["content"] = _HOW_TO_FIND.sub("", _HOW_TO_READ.sub("]", content))
+    return told | {"_tokens": estimate_message(told)}
 
 
 def _shown(row: Message) -> str:

@@ -16,7 +16,7 @@ from agent.base.tokens import estimate_message
 from agent.compaction.budget import SMALLEST_RESULT_TOKENS
 from agent.compaction.pins import render_pins, unsaid_pins
 from agent.sessions.records import Pin
-from agent.turn.framing import frame_marker, frame_summary
+from agent.turn.framing import frame_marker, frame_summary, without_recall
 
 LOST_RESULT = (
     "[interrupted: the outcome of this call is unknown; it may have taken effect. "
@@ -85,6 +85,8 @@ def shape(
     folded = _fold_summary(rows, limits, current_from_seq, block)
     ordered = _pair_results(folded, limits)
     merged = _merge_neighbours(ordered)
+    if not limits.recall:
+        merged = [without_recall(message) for message in merged]
     return Shaped(merged, sum(tokens_of(message) for message in merged), tuple(excerpted))
 
 

@@ -10,7 +10,7 @@ import pytest
 from agent.base.paths import config_file, default_database
 from agent.base.settings import LocalSettings
 from agent.cli import doctor as doctor_module
-from agent.cli.local import require_embedded
+from agent.providers.local import require_embedded
 from agent.sessions.records import PassKind, PassOpening, PassStatus
 from agent.settings import key_names
 from agent.testing.stub_server import StubModelServer

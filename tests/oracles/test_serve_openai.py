@@ -103,8 +103,12 @@ def models(asked):
 
 out = []
 for name, asked in given["calls"]:
+    before = out[-1] if out and isinstance(out[-1], dict) else {}
+    text = json.dumps(asked)
+    for word in ("id", "session"):
+        text = text.replace("$" + word, str(before.get(word)))
     try:
-        out.append(globals()[name](asked))
+        out.append(globals()[name](json.loads(text)))
     except openai.APIStatusError as failure:
         out.append(tell(failure))
     except openai.APIError as failure:
@@ -115,6 +119,8 @@ json.dump(out, sys.stdout)
 WEATHER = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
 CHAT_TOOLS = [{"type": "function", "function": WEATHER}]
 RESPONSE_TOOLS = [{"type": "function", **WEATHER, "strict": False}]
+
+SAME_SESSION = {"X-Hermes-Session": "$session"}
 
 
 @pytest.fixture
@@ -129,7 +135,10 @@ def served(
 
 
 def by_client(served: Served, *calls: tuple[str, dict[str, Any]], key: str = TOKEN) -> list[Any]:
-    """Return what the official client made of these calls."""
+    """Return what the official client made of these calls.
+
+    `$id` and `$session` in a call stand for those of the answer before it.
+    """
     named = [(name, {"model": "stub-model", **asked}) for name, asked in calls]
     given = {"base_url": f"{served.url}/v1", "key": key, "calls": named}
     done = subprocess.run(
@@ -161,9 +170,11 @@ def test_answers_whole_and_streamed(served: Served) -> None:
 
 
 def test_a_session_goes_on_by_its_header(served: Served) -> None:
-    [first] = by_client(served, ("chat", {"messages": [user("one")]}))
-    header = {"X-Hermes-Session": first["session"]}
-    [second] = by_client(served, ("chat", {"messages": [user("two")], "extra_headers": header}))
+    first, second = by_client(
+        served,
+        ("chat", {"messages": [user("one")]}),
+        ("chat", {"messages": [user("two")], "extra_headers": SAME_SESSION}),
+    )
     assert second["session"] == first["session"]
     contents = [message["content"] for message in served.stub.requests[-1].messages[1:]]
     assert contents == ["one", "ok", "two"]
@@ -174,16 +185,15 @@ def test_tools_of_the_client_and_images(served: Served) -> None:
     served.stub.script([Reply(text="I look.", tool_calls=[made])] * 2)
     parts = [{"type": "text", "text": "weather here?"}, image()]
     asked = {"messages": [user(parts)], "tools": CHAT_TOOLS}
-    whole, streamed = by_client(served, ("chat", asked), ("chat_stream", asked))
-    message = whole["answer"]["choices"][0]["message"]
-    assert [dict(one, function=dict(one["function"])) for one in message["tool_calls"]] == [made]
-    assert streamed == {"text": "I look.", "calls": [made], "finish": "tool_calls", "usage": None}
-    assert served.stub.requests[-1].messages[-1] == user(parts)
     result = {"role": "tool", "tool_call_id": "call_7", "content": "rain"}
-    header = {"X-Hermes-Session": whole["session"]}
-    [after] = by_client(
-        served, ("chat", {"messages": [result], "tools": CHAT_TOOLS, "extra_headers": header})
+    answered = {"messages": [result], "tools": CHAT_TOOLS, "extra_headers": SAME_SESSION}
+    streamed, whole, after = by_client(
+        served, ("chat_stream", asked), ("chat", asked), ("chat", answered)
     )
+    message = whole["answer"]["choices"][0]["message"]
+    assert message["tool_calls"] == [made]
+    assert streamed == {"text": "I look.", "calls": [made], "finish": "tool_calls", "usage": None}
+    assert served.stub.requests[1].messages[-1] == user(parts)
     assert after["answer"]["choices"][0]["message"]["content"] == "ok"
     assert served.stub.requests[-1].messages[-2:] == [
         {"role": "assistant", "content": "I look.", "tool_calls": [made]},
@@ -242,34 +252,24 @@ def test_responses_go_on_from_each_other(served: Served) -> None:
     served.stub.script(
         [Reply(text="One."), Reply(chunks=("Two", ".")), Reply(text=None, tool_calls=[made])]
     )
-    [first] = by_client(served, ("respond", {"input": "one"}))
+    goes_on = {"previous_response_id": "$id"}
+    with_tools = {**goes_on, "tools": RESPONSE_TOOLS}
+    output = {"type": "function_call_output", "call_id": "call_7", "output": "rain"}
+    picture = {"type": "input_image", "image_url": "https://x.example/a.png"}
+    parts = [{"type": "input_text", "text": "and?"}, picture]
+    first, second, third, last = by_client(
+        served,
+        ("respond", {"input": "one"}),
+        ("respond_stream", {"input": "two", **goes_on}),
+        ("respond_stream", {"input": "weather?", **with_tools}),
+        ("respond", {"input": [output, {"role": "user", "content": parts}], **with_tools}),
+    )
     assert (first["text"], first["status"]) == ("One.", "completed")
     assert first["tokens"] > 0
-    follow = {"input": "two", "previous_response_id": first["id"]}
-    [second] = by_client(served, ("respond_stream", follow))
-    assert (second["deltas"], second["text"], second["session"]) == (
-        "Two.", "Two.", first["session"],
-    )  # fmt: skip
-    with_tools = {"tools": RESPONSE_TOOLS, "previous_response_id": second["id"]}
-    [third] = by_client(served, ("respond_stream", {"input": "weather?", **with_tools}))
+    assert (second["deltas"], second["text"]) == ("Two.", "Two.")
     assert third["calls"] == ["call_7"]
-    output = {"type": "function_call_output", "call_id": "call_7", "output": "rain"}
-    parts = [
-        {"type": "input_text", "text": "and?"},
-        {"type": "input_image", "image_url": "https://x.example/a.png"},
-    ]
-    [last] = by_client(
-        served,
-        (
-            "respond",
-            {
-                "input": [output, {"role": "user", "content": parts}],
-                "previous_response_id": third["id"],
-                "tools": RESPONSE_TOOLS,
-            },
-        ),
-    )
     assert last["text"] == "ok"
+    assert {one["session"] for one in (second, third, last)} == {first["session"]}
     roles = [message["role"] for message in served.stub.requests[-1].messages[1:]]
     assert roles == ["user", "assistant", "user", "assistant", "user", "assistant", "tool", "user"]
 
@@ -278,21 +278,30 @@ def test_models_are_listed_and_found(served: Served) -> None:
     assert by_client(served, ("models", {})) == [["stub-model", "stub-model"]]
 
 
-@pytest.mark.timeout(120)
-def test_no_request_that_the_description_allows_makes_the_server_fail(served: Served) -> None:
+def judge(served: Served, *options: str) -> None:
+    """Let `schemathesis` send what the description allows and what it does not."""
     done = subprocess.run(
         [
             BIN / "schemathesis",
             "run",
             f"{served.url}/openapi.json",
-            "--max-examples=30",
             "--checks=not_a_server_error",
             f"--header=Authorization: Bearer {TOKEN}",
-            "--exclude-path-regex=/events$",
-            "--request-timeout=10",
+            "--request-timeout=15",
+            *options,
         ],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_few_requests_that_are_made_up_do_not_make_it_fail(served: Served) -> None:
+    judge(served, "--max-examples=2", "--phases=fuzzing")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_many_requests_that_are_made_up_do_not_make_it_fail(served: Served) -> None:
+    judge(served, "--max-examples=30")

@@ -31,7 +31,7 @@ class Served:
         self.stub = stub
         self.server_settings = ServerSettings(port=0, shutdown_seconds=5.0)
         self.compression = CompressionSettings(background=False)
-        self.window_tokens = 0
+        self.window_tokens = 128_000
 
     @property
     def settings(self) -> Settings:
