@@ -192,6 +192,11 @@ WRONG: list[tuple[list[str], int, str]] = [
         2,
         "no such command 'instal'; did you mean 'install'? see 'hermes local --help'",
     ),
+    (
+        ["serve", "--port", "99999"],
+        2,
+        "server.port 99999 (command line) is out of range; set it to 0 to 65535",
+    ),
     (["proxy"], 2, "missing option '--upstream'; see 'hermes proxy --help'"),
     (
         ["proxy", "--upstream", "host/v1"],

@@ -85,7 +85,7 @@ def test_rows_are_recalled_word_for_word(hermes: Hermes) -> None:
     [row] = json.loads(hermes("recall", "Garden plan", "--rows", "2", "--json").out)
     assert (row["seq"], row["content"]) == (2, "then sow later")
     assert hermes("recall", "s-1", "zebra").out == (
-        "[no row holds every word of 'zebra'; try others]\n"
+        "[no row holds a word of 'zebra'; try others]\n"
     )
 
 
