@@ -79,6 +79,8 @@ _UNIT_AFTER = re.compile(
     r"|secondes?|heures?|jours?|semaines?|mois|lignes?|segundos?|minutos?|horas?|días?|semanas?"
     r"|meses|filas|líneas?)\b)|[秒分時时天个個件人回次名行台円元万]",
 )
+_THOUSANDS_AFTER = re.compile(r"(?:[ \u00a0\u202f]\d{3})+(?![\d.,:/-]?\d)")
+"""More groups of a large number, as French and others write it."""
 _MONTHS = (
     r"jan(?:uary|uar|vier)?|feb(?:ruary|ruar)?|février|mar(?:ch|s)?|märz|apr(?:il)?|avril|may|mai|june?|"
     r"juni|juin|july?|juli|juillet|aug(?:ust)?|août|sep(?:t(?:ember|embre)?)?|o[ck]t(?:ober|obre)?|"
@@ -176,9 +178,9 @@ def _judged(text: str, token: str, start: int) -> Iterator[Thing]:
     size = len(stripped)
     if size < 2 or size > TOKEN_MAX_CHARS:
         if size == 1 and stripped.isdigit():
-            unit = _UNIT_AFTER.match(text, start + 1)
-            if unit:
-                yield Thing("number", text[start : unit.end()], start, unit.end())
+            end = _number_end(text, start + 1, digits=1)
+            if end > start + 1:
+                yield Thing("number", text[start:end], start, end)
         return
     if stripped.isalpha() and (stripped.islower() or stripped[1:].islower()):
         return
@@ -188,6 +190,13 @@ def _judged(text: str, token: str, start: int) -> Iterator[Thing]:
         return
     end = start + size
     if sort == "number":
-        unit = _UNIT_AFTER.match(text, end)
-        end = unit.end() if unit else end
+        end = _number_end(text, end, digits=size if stripped.isdigit() else 0)
     yield Thing(sort, text[start:end], start, end)
+
+
+def _number_end(text: str, end: int, *, digits: int) -> int:
+    """Return where a number ends with more groups of its digits, if it has so few, and its unit."""
+    groups = _THOUSANDS_AFTER.match(text, end) if 0 < digits <= 3 else None
+    end = groups.end() if groups else end
+    unit = _UNIT_AFTER.match(text, end)
+    return unit.end() if unit else end

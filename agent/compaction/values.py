@@ -70,7 +70,8 @@ def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _
             continue
         alike = likeness(old.stems, new.stems)
         shared, together = len(old.stems & new.stems), len(old.stems | new.stems)
-        if not (changed and alike >= ALIKE) and not (shared > 1 and shared / together >= SAME):
+        told = changed and (alike >= ALIKE or shared > 1)
+        if not told and not (shared > 1 and shared / together >= SAME):
             continue
         if (alike, old.seq) > best:
             best, chosen = (alike, old.seq), old

@@ -260,3 +260,8 @@ def test_every_extract_stands_in_its_text_at_its_span(text: str, role: str) -> N
         start, end = each.span
         assert text[start:end] == each.value
         assert each.value.strip()
+
+
+def test_groups_of_a_large_number_are_one_value() -> None:
+    found = [each.value for each in extract("Le budget passe à 1 520 150 euros.", "user")]
+    assert "1 520 150 euros" in found
