@@ -148,7 +148,8 @@ class Transport:
         with ExitStack() as opened:
             with _faults_named(call, self._endpoint):
                 url = self._endpoint.url(path)
-                exchange = pool.stream(method, url, content=body, headers=[*sent.items()])
+                lines = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in sent.items()]
+                exchange = pool.stream(method, url, content=body, headers=lines)
                 response = opened.enter_context(exchange)
             try:
                 yield Incoming(response, call, self._endpoint)

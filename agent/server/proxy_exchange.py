@@ -99,7 +99,7 @@ class Exchange:
 
     def _serve(self, body: Any) -> tuple[Sent, Prepared] | None:
         """Serve a request; return what `_follow` takes when an answer was stored."""
-        sent = read_request(body, self._asked.key, self._conversations.chains)
+        sent = read_request(body, self._asked.credentials, self._conversations.chains)
         if not sent.rows or not sent.model:
             self._passage(None).forward_whole(self._asked.body)
             return None

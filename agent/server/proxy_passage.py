@@ -49,12 +49,19 @@ class Asked:
     body: bytes | None
 
     @property
-    def key(self) -> str:
-        """The caller's key, wherever it stands; empty without one."""
-        scheme, _, key = self.headers.get("authorization", "").partition(" ")
+    def credentials(self) -> str:
+        """What tells one caller from another: the key, or what stands for it; empty without one."""
+        value = self.headers.get("authorization", "")
+        scheme, _, key = value.partition(" ")
         if scheme.lower() == "bearer":
             return key.strip()
-        return self.headers.get("api-key") or self.headers.get("x-api-key") or scheme
+        return value or self.headers.get("api-key") or self.headers.get("x-api-key") or ""
+
+    @property
+    def key(self) -> str:
+        """The key that passes ask their model with; empty where no header of ours can carry it."""
+        key = self.credentials
+        return key if key.isascii() and key.isprintable() and " " not in key else ""
 
     def forwarded(self) -> dict[str, str]:
         """Return the headers that go to the upstream."""

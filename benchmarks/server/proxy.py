@@ -3,7 +3,8 @@
     python benchmarks/server/proxy.py [--quick] [--messages 100] [--window 128000]
 
 Each client sends a conversation of `--messages` messages and goes on with it, one turn a request,
-so that each request stores two rows durably before it is forwarded. Stub, proxy and clients are
+so that each request stores two rows durably before it is forwarded; the first turn, in which the
+proxy takes the whole conversation in, is not measured. Stub, proxy and clients are
 processes of their own; direct and through the proxy take turns in one run. Times are those to the
 first byte of a streamed answer. The machine's load is shown: times are not scaled.
 """
@@ -23,12 +24,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+import psutil  # noqa: E402  # the path is set above
+
 from agent.base.messages import Message  # noqa: E402  # the path is set above
 from agent.testing.transcripts import transcript  # noqa: E402
 from benchmarks.server.load import Load, Measured, measure  # noqa: E402
 
 CLIENTS = (1, 16, 64)
 GOAL_MS = 3.0
+IDLE_PERCENT = 5.0
 STUB = """
 import sys
 from agent.testing.stub_reply import Reply
@@ -60,8 +64,10 @@ def conversation(rows: list[Message], number: int, place: int) -> list[Message]:
 
 
 @contextmanager
-def process(words: list[str], environment: dict[str, str], *, stderr: bool) -> Iterator[str]:
-    """Run a server and give the last word of the first line that it writes, its address."""
+def process(
+    words: list[str], environment: dict[str, str], *, stderr: bool
+) -> Iterator[tuple[str, psutil.Process]]:
+    """Run a server and give its address, the last word of the first line that it writes."""
     with subprocess.Popen(
         words,
         env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
@@ -73,9 +79,15 @@ def process(words: list[str], environment: dict[str, str], *, stderr: bool) -> I
         stream = server.stderr if stderr else server.stdout
         assert stream is not None
         try:
-            yield stream.readline().split()[-1]
+            yield stream.readline().split()[-1], psutil.Process(server.pid)
         finally:
             server.send_signal(signal.SIGTERM)
+
+
+def wait_until_idle(server: psutil.Process) -> None:
+    """Return when a server has done what it does after its replies."""
+    while server.cpu_percent(interval=0.5) > IDLE_PERCENT:
+        pass
 
 
 def show(clients: int, direct: Measured, proxied: Measured) -> float:
@@ -100,20 +112,21 @@ def run(rounds: int, messages: int, window_tokens: int) -> float:
         settings = {"HERMES_HOME": home, "HERMES_PROXY__CONTEXT_LENGTH": str(window_tokens)}
         hermes = [sys.executable, "-c", "from agent.cli.app import main; main()"]
         with (
-            process([sys.executable, "-c", STUB], {}, stderr=False) as stub,
+            process([sys.executable, "-c", STUB], {}, stderr=False) as (stub, _stub),
             process(
                 [*hermes, "proxy", "--upstream", stub, "--port", "0"], settings, stderr=True
-            ) as proxy,
+            ) as (proxy, server),
         ):
             for clients in CLIENTS:
+                share = max(3, rounds // clients)
+                warm = Load(clients, 1, lambda number, place: conversation(rows, number, place))
                 load = Load(
-                    clients,
-                    max(3, rounds // clients),
-                    lambda number, place: conversation(rows, number, place),
+                    clients, share, lambda number, place: conversation(rows, number, place + 1)
                 )
-                measure(proxy, Load(clients, 1, load.talk), key=f"warm{clients}")
+                measure(proxy, warm, key=f"of {clients}")
+                wait_until_idle(server)
                 direct = measure(stub, load, key="direct")
-                proxied = measure(proxy, load, key=f"run{clients}")
+                proxied = measure(proxy, load, key=f"of {clients}")
                 added.append(show(clients, direct, proxied))
     return added[0]
 

@@ -271,6 +271,18 @@ def test_a_key_is_the_same_wherever_it_stands(
     assert [session.message_count for session in store.sessions()] == [4]
 
 
+def test_credentials_of_any_kind_tell_callers_apart(base_url: str, store: SessionDB) -> None:
+    values = ("Basic YTpi", "Basic YTpj", "Bearer two words", "Bearer two wörds", "")
+    for value in values:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "a " * 15_000}]}
+        headers = [(b"authorization", value.encode())] if value else []
+        response = httpx2.post(
+            f"{base_url}/chat/completions", json=body, headers=headers, trust_env=False
+        )
+        assert response.status_code == 200
+    assert len(store.sessions()) == len(values)
+
+
 def test_more_requests_than_are_served_at_once_get_429(
     store: SessionDB, stub: StubModelServer, held: Callable[[], threading.Event]
 ) -> None:
