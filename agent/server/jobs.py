@@ -145,6 +145,7 @@ class Jobs:
         self._places = asyncio.Semaphore(most_running)
         self._most = most_running + most_waiting
         self._tasks: dict[asyncio.Task[None], Job[Any]] = {}
+        self._kept = 0
         self.is_ending = False
         self.has_ended = asyncio.Event()
         self.running = 0
@@ -154,11 +155,23 @@ class Jobs:
         """How many jobs wait."""
         return len(self._tasks) - self.running
 
-    def require_place(self) -> None:
-        """Raise Fault with 429 or 503 when there is no place for another job."""
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Keep a place for a job that is started directly after the `with` block.
+
+        Raises: Fault with 429 or 503 when there is none.
+        """
+        self._require_place()
+        self._kept += 1
+        try:
+            yield
+        finally:
+            self._kept -= 1
+
+    def _require_place(self) -> None:
         if self.is_ending:
             raise stopping("nothing was stored")
-        if len(self._tasks) >= self._most:
+        if len(self._tasks) + self._kept >= self._most:
             raise busy(
                 f"{self.running} turns run and {self.waiting} wait already "
                 "(server.max_turns, server.max_waiting); nothing was stored, try again"
@@ -166,7 +179,7 @@ class Jobs:
 
     def start(self, job: Job[T], order: asyncio.Lock) -> None:
         """Take a job on. Raises: Fault with 429 or 503 when there is no place."""
-        self.require_place()
+        self._require_place()
         task = asyncio.create_task(self._drive(job, order))
         self._tasks[task] = job
         task.add_done_callback(self._tasks.pop)

@@ -41,8 +41,8 @@ async def create_response(asked: Asked[ResponseRequest, Nothing]) -> Response:
     require_tools(desk, wishes)
     name = _conversation_name(body)
     if body.previous_response_id:
-        desk.jobs.require_place()
-        conversation = await _follow(desk, body.previous_response_id)
+        with desk.jobs.place():
+            conversation = await _follow(desk, body.previous_response_id)
     elif name:
         conversation = await desk.named(name)
     else:

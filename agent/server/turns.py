@@ -61,8 +61,8 @@ async def choose(request: Request, desk: Desk, messages: Sequence[Message]) -> C
     if name:
         return await desk.named(name)
     require_request(messages)
-    desk.jobs.require_place()
-    return await desk.begin()
+    with desk.jobs.place():
+        return await desk.begin()
 
 
 def start_turn(

@@ -102,6 +102,22 @@ def test_beyond_turns_and_queue_a_client_is_told_to_come_back(hermes: Served) ->
         served.stop()
 
 
+def test_a_burst_stores_nothing_of_those_that_are_sent_away(hermes: Served) -> None:
+    served = hermes.start(max_turns=2, max_waiting=2)
+    try:
+        release = hold(served)
+        burst = [chat_later(served, f"number {number}") for number in range(12)]
+        served.stub.wait_for_requests(2)
+        while sum(future.done() for future in burst) < 8:
+            pass
+        release.set()
+        statuses = sorted(future.result().status_code for future in burst)
+        assert statuses == [200] * 4 + [429] * 8
+        assert len(served.get("/api/sessions").json()["sessions"]) == 4
+    finally:
+        served.stop()
+
+
 def test_a_client_that_leaves_stops_its_turn_and_what_it_sent_stays(served: Served) -> None:
     session = served.chat(user("zero")).headers["x-hermes-session"]
     served.stub.script([Reply(text="never", before_first_byte_s=math.inf)])
