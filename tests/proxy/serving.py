@@ -22,12 +22,17 @@ SMALL = Settings(proxy=ProxySettings(context_length=8_192))
 
 @contextmanager
 def serving(
-    store: SessionDB, upstream: str, settings: Settings = SMALL, *, company_s: float = 0.05
+    store: SessionDB,
+    upstream: str,
+    settings: Settings = SMALL,
+    *,
+    company_s: float = 0.05,
+    grace_s: float = 10.0,
 ) -> Iterator[str]:
     """Serve a proxy for the length of a `with` block and give its base URL."""
     proxy = Proxy(store, settings, upstream, company_s=company_s)
     with open_socket("127.0.0.1", 0) as listener:
-        server = Server(Guard(proxy, Door()), proxy, grace_s=10.0)
+        server = Server(Guard(proxy, Door()), proxy, grace_s=grace_s)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+import httpx2
 import orjson
 import pytest
 
@@ -13,7 +15,7 @@ from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
-from tests.proxy.serving import MODEL
+from tests.proxy.serving import MODEL, Caller, serving
 
 CLOSED_WITHIN_S = 1.0
 """Generous for a busy machine; alone it is a few milliseconds."""
@@ -132,3 +134,22 @@ def test_calls_that_were_cut_off_are_no_calls(
     [session] = store.sessions()
     kept = store.view(session.id).messages[1]
     assert (kept["content"], "tool_calls" in kept) == ("so", False)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_proxy_that_stops_ends_what_outlasts_its_grace(
+    stub: StubModelServer, store: SessionDB, stream: bool
+) -> None:
+    stub.script([Reply(before_first_byte_s=math.inf, comments_every_s=0.02, headers_first=False)])
+    said: list[httpx2.Response] = []
+    with ThreadPoolExecutor(1) as pool:
+        with serving(store, stub.base_url, grace_s=0.05) as url:
+            one = Caller(url)
+            one.messages = HI
+            asked = pool.submit(lambda: said.append(one.post(stream=stream)))
+            stub.wait_for_requests(1)
+        asked.result()
+    one.http.close()
+    [response] = said
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "stopped")
+    assert rows_of(store) == [("user", "hi", None)]
