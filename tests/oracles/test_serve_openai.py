@@ -18,6 +18,7 @@ from tests.server.served import TOKEN, Served
 pytestmark = pytest.mark.oracles
 
 BIN = Path(__file__).parents[2] / ".venv-oracles" / "bin"
+NODE = Path(__file__).parent / "node"
 
 CLIENT = """
 import json, sys
@@ -276,6 +277,54 @@ def test_responses_go_on_from_each_other(served: Served) -> None:
 
 def test_models_are_listed_and_found(served: Served) -> None:
     assert by_client(served, ("models", {})) == [["stub-model", "stub-model"]]
+
+
+@pytest.mark.node
+def test_the_client_for_node_finds_the_same(served: Served) -> None:
+    made = call("weather", {"city": "Oslo"}, call_id="call_7")
+    good = Reply(chunks=("Good ", "day."))
+    served.stub.script(
+        [
+            good,
+            good,
+            Reply(text=None, tool_calls=[made]),
+            Reply(text="One."),
+            Reply(chunks=("Two", ".")),
+            Reply(chunks=("first ", "second"), stall_after_chars=6),
+        ]
+    )
+    picture = image()
+    given = {
+        "base_url": f"{served.url}/v1",
+        "key": TOKEN,
+        "model": "stub-model",
+        "image": picture["image_url"]["url"],
+        "tools": CHAT_TOOLS,
+    }
+    done = subprocess.run(
+        ["node", str(NODE / "serve.mjs")],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert served.rows(told.pop("session")) == [("user", "hello"), ("assistant", "Good day.")]
+    assert told == {
+        "whole": "Good day.",
+        "streamed": "Good day.",
+        "calls": [made],
+        "deltas": "Two.",
+        "final": "Two.",
+        "error": ["BadRequestError", 400, "unsupported_parameter"],
+        "left": "first ",
+    }
+    requests = served.stub.requests
+    assert requests[2].messages[-1]["content"][1] == picture
+    assert [message["content"] for message in requests[4].messages[1:]] == ["one", "One.", "two"]
+    assert requests[5].done.wait(5)
+    assert requests[5].client_closed_at is not None
 
 
 def judge(served: Served, *options: str) -> None:
