@@ -31,6 +31,8 @@ _WORD = re.compile(r"\w+")
 _PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+"
 )
+_REVISED_CHARS = 400
+"""A longer text is hardly said again with another figure."""
 _FRAME = 3
 """First or last words that two wordings of one thing share."""
 AGE = 0.5
@@ -103,6 +105,8 @@ def said_again(texts: Sequence[str]) -> dict[int, Rank]:
             found[later[texts[place]]] = Rank.ROUTINE
             continue
         later[texts[place]] = place
+        if len(texts[place]) > _REVISED_CHARS:
+            continue
         said = _words(texts[place])
         words = frozenset(said)
         for key in ((">", *said[:_FRAME]), ("<", *said[-_FRAME:])):
@@ -114,7 +118,8 @@ def said_again(texts: Sequence[str]) -> dict[int, Rank]:
 
 def _words(text: str) -> list[str]:
     """Return the words of a text; a sign of those written without spaces is one by itself."""
-    return _PIECE.findall(text[:_LONG_CHARS].lower())
+    pattern = _WORD if text.isascii() else _PIECE
+    return pattern.findall(text.lower())
 
 
 def _revision(old: frozenset[str], new: frozenset[str]) -> Rank | None:
