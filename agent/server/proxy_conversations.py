@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agent.base.cancel import CancelToken
 from agent.base.clock import SYSTEM_CLOCK, Clock
 from agent.base.errors import StoreError
 from agent.base.messages import Message, clean_text, text_of
@@ -53,6 +54,7 @@ class Conversations:
         self._hosts: OrderedDict[int, ProxyHost] = OrderedDict()
         self.clock: Clock = SYSTEM_CLOCK
         self._routes: dict[str, Route] = {}
+        self._asked: set[str] = set()
         self._caretaker = _Caretaker(store, is_busy)
 
     # -- what a client says ------------------------------------------------------------------
@@ -96,6 +98,16 @@ class Conversations:
         """Keep what the upstream named as its limit when it refused a request."""
         if tokens < self.window_tokens(model):
             self._route(model).learn("overflow", window_tokens=tokens)
+
+    def ask_window(self, model: str, key: str) -> None:
+        """Ask the upstream's list of models, once, for a window that nobody knows yet."""
+        with self._lock:
+            if model in self._asked:
+                return
+            self._asked.add(model)
+        route = Route(self, dataclasses.replace(self._settings_of(model), api_key=key))
+        if route.ask_listing(CancelToken()):
+            self._routes.pop(model, None)
 
     def learn_listing(self, listing: Any) -> None:
         """Keep the windows that a list of models names, or an entry of one."""

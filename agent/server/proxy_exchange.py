@@ -168,6 +168,7 @@ class Exchange:
 
     def _follow(self, sent: Sent, prepared: Prepared) -> None:
         """After the reply: keep the upstream's count, and have a pass prepared when it is near."""
+        self._conversations.ask_window(sent.model, self._asked.key)
         standing, size = self._kept.standing, len(self._asked.body or b"")
         host = standing and self._conversations.host_if_near(sent, standing, size)
         if host:

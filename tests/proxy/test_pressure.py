@@ -161,6 +161,21 @@ def test_an_upstream_that_refuses_is_asked_again_with_less(
     assert (learned.window_tokens, learned.learned_from) == (8_192, "overflow")
 
 
+def test_a_window_that_nobody_knows_is_asked_for_after_the_first_reply(
+    store: SessionDB, stub: StubModelServer
+) -> None:
+    stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
+    with serving(store, stub.base_url, Settings()) as url, Caller(url) as one:
+        one.say("hi")
+        one.say("and again")
+    with serving(store, stub.base_url, Settings()) as url, Caller(url) as two:
+        full(two)
+        two.go_on()
+    assert refusals(stub) == []
+    assert [request.path for request in stub.requests].count("/v1/models") == 1
+    assert stub.requests[0].path == "/v1/chat/completions"
+
+
 def test_a_refusal_inside_a_stream_is_caught_too(store: SessionDB, stub: StubModelServer) -> None:
     error = {"message": "maximum context length is 8192 tokens, requested 9000", "code": 400}
     refusal = b": hm\n\ndata: " + orjson.dumps({"error": error}) + b"\n\n"
@@ -243,7 +258,7 @@ def test_an_undone_pass_is_forwarded_whole_again_while_it_fits(
             other.messages = list(one.messages)
             stub.strict = False
             other.say("and then?")
-    assert stub.requests[-1].messages == other.messages[:-1]
+    assert bodies_of_client(stub.requests)[-1]["messages"] == other.messages[:-1]
     assert [status for _kind, status, _why in passes(store)][:1] == [PassStatus.UNDONE]
 
 
