@@ -23,6 +23,7 @@ for part in (
     "_undo",
 ):
     pytest.register_assert_rewrite(f"tests.sessions.contract{part}")
+pytest.register_assert_rewrite("tests.sessions.modelled")
 
 
 @pytest.fixture
