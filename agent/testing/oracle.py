@@ -13,7 +13,7 @@ import orjson
 from agent.base.messages import Message, call_ids, clean_value, copy_message, text_of, wire_message
 from agent.base.record import dataclass
 from agent.sessions.protocol import SessionStore
-from agent.sessions.records import RowState
+from agent.sessions.records import HistoryRow, RowState
 from agent.testing.stub_reply import RecordedRequest
 from agent.testing.stub_strict import check_messages
 
@@ -35,10 +35,12 @@ class Oracle:
         self.session_id = session_id
         self._log: list[_Entry] = []
         self._identities: list[tuple[int, int, float]] = []
+        self._rewinds: dict[str, tuple[int, int]] = {}
+        self._undone: set[str] = set()
 
     @property
     def accepted(self) -> list[Message]:
-        """What was accepted so far, oldest first, as it must be readable."""
+        """What was accepted so far, oldest first, also what a rewind hides, as it must be kept."""
         return [copy_message(entry.fields) for entry in self._log]
 
     def append(self, store: SessionStore, messages: Sequence[Message]) -> list[Message]:
@@ -52,10 +54,22 @@ class Oracle:
         """Log messages that something else appended; only the fields given here are compared."""
         self._log.extend(_Entry(_as_accepted(message), whole=False) for message in messages)
 
+    def note_rewind(self, pass_id: str, from_seq: int) -> None:
+        """Log that what was accepted so far is hidden from a row on."""
+        self._rewinds[pass_id] = from_seq, len(self._log)
+
+    def note_undo(self, *pass_ids: str) -> None:
+        """Log that passes, rewinds among them, are not in force any more."""
+        for pass_id in pass_ids:
+            if self._rewinds.pop(pass_id, None) is None:
+                self._undone.add(pass_id)
+
     def check_store(self, store: SessionStore) -> None:
         """Check that every accepted message is there: byte-exact, in order, with the identity it
-        had at the check before, in exactly one state, and that the store finds itself sound."""
-        rows = store.accepted_rows(self.session_id, 1, store.head(self.session_id).watermark)
+        had at the check before, in exactly one state, hidden only by a rewind in force, and that
+        the store finds itself sound."""
+        history = store.history(self.session_id)
+        rows = [place.message for place in history if place.made_by is None]
         _equal(len(rows), len(self._log), "number of accepted rows")
         for index, (row, entry) in enumerate(zip(rows, self._log, strict=True)):
             _equal(_visible(row, entry), entry.fields, f"accepted row {index}")
@@ -65,14 +79,16 @@ class Oracle:
         seqs = [seq for _row_id, seq, _at in identities]
         _equal(seqs, sorted(set(seqs)), "seqs of accepted rows")
         self._identities = identities
-        self._check_states(store)
+        self._check_hidden(store, history)
+        self._check_states(store, history)
         self.check_view(store)
         _equal(list(store.check().problems), [], "problems that the store finds")
 
     def check_union(self, store: SessionStore) -> None:
-        """Check that the accepted rows are those of the log in whatever order: for several
-        writers, none of whom knows when the others wrote."""
-        rows = store.accepted_rows(self.session_id, 1, store.head(self.session_id).watermark)
+        """Check that the accepted rows, hidden ones too, are those of the log in whatever order:
+        for several writers, none of whom knows when the others wrote."""
+        history = store.history(self.session_id)
+        rows = (place.message for place in history if place.made_by is None)
         stored = Counter(_bytes_of(wire_message(row)) for row in rows)
         logged = Counter(_bytes_of(wire_message(entry.fields)) for entry in self._log)
         _equal(stored - logged, Counter(), "rows that nobody wrote")
@@ -98,15 +114,35 @@ class Oracle:
                 f"the newest request {newest!r:.200} does not end the last user row"
             )
 
-    def _check_states(self, store: SessionStore) -> None:
-        """Every accepted row is shown, or covered by a pass; what is shown is the view."""
+    def _check_hidden(self, store: SessionStore, history: Sequence[HistoryRow]) -> None:
+        """What a rewind in force took back is hidden, and nothing else that was accepted."""
+        seqs = [seq for _row_id, seq, _at in self._identities]
+        taken_back = {
+            seq
+            for from_seq, known in self._rewinds.values()
+            for seq in seqs[:known]
+            if seq >= from_seq
+        }
+        accepted = [place for place in history if place.made_by is None]
+        hidden = {place.message["_seq"] for place in accepted if place.state is RowState.HIDDEN}
+        _equal(hidden, taken_back, "seqs of hidden rows against what was taken back")
+        readable = store.accepted_rows(self.session_id, 1, seqs[-1] if seqs else 0)
+        shown = [row["_seq"] for row in readable]
+        _equal(shown, [seq for seq in seqs if seq not in taken_back], "seqs of readable rows")
+
+    def _check_states(self, store: SessionStore, history: Sequence[HistoryRow]) -> None:
+        """Every row is shown, hidden, or covered by a pass in force; what is shown is the view."""
         shown, stray = [], []
-        for place in store.history(self.session_id):
+        for place in history:
+            row_id = place.message["_row_id"]
             if place.state in (RowState.LIVE, RowState.MASKED):
-                shown.append(place.message["_row_id"])
-            if (place.state is RowState.COMPACTED) != (place.compacted_by is not None):
-                stray.append(place.message["_row_id"])
-        _equal(stray, [], "rows whose state does not name one pass")
+                shown.append(row_id)
+            if place.state is RowState.HIDDEN:
+                continue
+            is_covered, covering = place.state is RowState.COMPACTED, place.compacted_by
+            if is_covered != (covering is not None) or self._undone & {covering, place.made_by}:
+                stray.append(row_id)
+        _equal(stray, [], "rows whose state does not name one pass in force")
         view = [message["_row_id"] for message in store.view(self.session_id).messages]
         _equal(shown, view, "live rows of the history against the view")
 

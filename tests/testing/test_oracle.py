@@ -128,3 +128,40 @@ def test_a_request_is_checked_for_validity_and_the_last_word() -> None:
         oracle.check_request(request, newest="a")
     with pytest.raises(AssertionError, match=r"roles must alternate"):
         oracle.check_request(_request(user("a"), user("b")))
+
+
+def test_a_rewind_and_its_undo_are_expected_once_they_are_noted(
+    store: SessionDB, oracle: Oracle
+) -> None:
+    stored = oracle.append(store, transcript(1, messages=40))
+    _compact(store, [message["_row_id"] for message in stored[:10]])
+    [record] = store.rewind(SESSION, 21).ledger
+    with pytest.raises(AssertionError, match="seqs of hidden rows against what was taken back"):
+        oracle.check_store(store)
+    oracle.note_rewind(record.id, 21)
+    oracle.check_store(store)
+    oracle.check_union(store)
+    store.undo_pass(SESSION, record.id)
+    with pytest.raises(AssertionError, match="seqs of hidden rows"):
+        oracle.check_store(store)
+    oracle.note_undo(record.id)
+    oracle.check_store(store)
+
+
+def test_rewinds_hide_what_was_there_when_they_were_made(store: SessionDB, oracle: Oracle) -> None:
+    oracle.append(store, [user("a"), assistant("b"), user("c"), assistant("d")])
+    for seq in (3, 2):
+        oracle.note_rewind(store.rewind(SESSION, seq).ledger[-1].id, seq)
+        oracle.append(store, [user(f"instead of {seq}")])
+        oracle.check_store(store)
+    assert [row["content"] for row in store.view(SESSION).messages] == ["a", "instead of 2"]
+
+
+def test_a_pass_noted_as_undone_may_cover_nothing(store: SessionDB, oracle: Oracle) -> None:
+    stored = oracle.append(store, transcript(1, messages=40))
+    _compact(store, [message["_row_id"] for message in stored[:10]])
+    oracle.note_undo("p1")
+    with pytest.raises(AssertionError, match="rows whose state does not name one pass in force"):
+        oracle.check_store(store)
+    store.undo_pass(SESSION, "p1")
+    oracle.check_store(store)
