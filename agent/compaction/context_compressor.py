@@ -23,6 +23,7 @@ from agent.base.ids import new_pass_id
 from agent.base.later import later
 from agent.base.messages import Message, text_of
 from agent.base.redact import redact
+from agent.base.seqs import seq_ranges
 from agent.base.settings import CompressionSettings
 from agent.base.tokens import MESSAGE_TOKENS, estimate_message
 from agent.compaction.attempt import AttemptContext, Candidate, RungRemembered, reconcile
@@ -36,7 +37,7 @@ from agent.compaction.cooldown import (
 )
 from agent.compaction.cut import Cut, is_summary, plan_cut
 from agent.compaction.fence import CompressionCommitFence
-from agent.sessions.records import PassKind
+from agent.sessions.records import PassKind, PassRecord
 
 if TYPE_CHECKING:
     from agent.compaction import anchors, mask, mechanical, micro, prompting, summarise, verify
@@ -61,6 +62,8 @@ class BrakeStore(Protocol):
     ) -> None: ...
 
     def get_compression_failure_cooldown(self, session_id: str) -> dict[str, Any] | None: ...
+
+    def passes(self, session_id: str) -> list[PassRecord]: ...
 
 
 class ContextCompressor:
@@ -290,10 +293,17 @@ class ContextCompressor:
         return _credit(candidate, attempt, summary_ms)
 
     def _next_micro_cut(self, messages: list[Message], budget: Budget) -> micro.MicroCut | None:
-        """Return what to condense next; what failed `MICRO_TRIES` times is left alone."""
+        """Return what to condense next; what failed `MICRO_TRIES` times or was undone is left
+        alone."""
         threshold = self._settings.micro_compact_defrag_threshold_tokens
+        undone: set[str] | None = None
         for cut in micro.micro_cuts(messages, self._by_hand(budget), threshold):
-            if self._micro_tries[_first_row(messages, cut)] < MICRO_TRIES:
+            if self._micro_tries[_first_row(messages, cut)] >= MICRO_TRIES:
+                continue
+            if undone is None:
+                ledger = self._store.passes(self._session_id) if self._store else []
+                undone = micro.undone_rows(ledger)
+            if seq_ranges(messages[i].get("_seq", 0) for i in cut.covered) not in undone:
                 return cut
         return None
 

@@ -6,12 +6,13 @@ Markers that have become too many are rolled up into one. User rows are never co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agent.base.messages import Message, is_user_text
 from agent.base.record import dataclass
 from agent.compaction.budget import Budget, shown_sizes, total_tokens
 from agent.compaction.cut import group_rows, is_summary, standing_rows, tail_start
+from agent.sessions.records import PassKind, PassRecord, PassStatus
 
 MIN_TOKENS = 120
 """An exchange of less is left as it is: a marker would save next to nothing."""
@@ -52,6 +53,16 @@ def micro_cuts(messages: list[Message], budget: Budget, roll_up_tokens: int) -> 
         if tokens >= MIN_TOKENS and not all(is_marker(messages[i]) for i in replies):
             wanted = min(max(int(tokens * MARKER_SHARE), MARKER_MIN_TOKENS), MARKER_MAX_TOKENS)
             yield MicroCut(tuple(replies), tuple(sorted((*users, *replies))), wanted, "micro")
+
+
+def undone_rows(ledger: Iterable[PassRecord]) -> set[str]:
+    """Return what each micro pass that was undone had covered, as seqs: a person wanted to see
+    those rows, so the same ones are not condensed again."""
+    return {
+        record.receipt["covered"]
+        for record in ledger
+        if record.kind is PassKind.MICRO and record.status is PassStatus.UNDONE
+    }
 
 
 def is_marker(message: Message) -> bool:

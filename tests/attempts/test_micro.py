@@ -133,6 +133,33 @@ def test_a_micro_pass_is_undone_like_any_other(db):
     ]
 
 
+def test_what_was_undone_is_not_condensed_again(db):
+    """Also not by another process; the exchanges after it are, and markers when there are more."""
+    agent = open_agent(db)
+    for text in ("first", "second", "third"):
+        agent.chat(text)
+    assert [record.receipt["covered"] for record in micro_rows(db)] == ["2", "4"]
+    agent.undo_compaction(micro_rows(db)[0].id)
+    agent = open_agent(db)
+    agent.chat("fourth")
+    agent.chat("fifth")
+    assert [record.receipt["covered"] for record in micro_rows(db)] == ["2", "4", "6", "8"]
+    assert view(db)[:4] == [user("first"), assistant(LONG), user("second"), assistant(NOTE)]
+
+
+def test_a_roll_up_that_was_undone_waits_for_another_marker(db):
+    agent = open_agent(db, micro_compact_defrag_threshold_tokens=30)
+    for text in ("first", "second", "third", "fourth"):
+        agent.chat(text)
+    rolled = micro_rows(db)[-1]
+    assert (rolled.strategy, rolled.receipt["covered"]) == ("roll_up", "2,4")
+    agent.undo_compaction(rolled.id)
+    agent.chat("fifth")
+    agent.chat("sixth")
+    later = [(record.strategy, record.receipt["covered"]) for record in micro_rows(db)[3:]]
+    assert later == [("micro", "6"), ("roll_up", "2,4,6")]
+
+
 @pytest.mark.parametrize(
     ("note", "status", "failure_class"),
     [
