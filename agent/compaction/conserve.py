@@ -193,8 +193,6 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
         old = was.get(place, "")
         if old and sight.shows(each._replace(value=old)):
             score += _STALE_WORTH
-        else:
-            old = ""
         found[each.value] = _Missing(Anchor(each.seq, tell(each, old)), each, score)
     return sorted(found.values(), key=lambda missing: -missing.score)
 
