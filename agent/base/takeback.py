@@ -12,7 +12,8 @@ from agent.base.extract_words import content_words, languages_of, likeness, stem
 
 SHARED_STEMS = 2
 LIKENESS = 0.2
-"""A withdrawal names a rule when it shares this many stems with it, or this part of the smaller."""
+"""A withdrawal names a rule when it shares this many stems with it, or, in the same language, this
+part of the smaller."""
 LIKENESS_OF_RELEASE = 0.5
 LIKENESS_OF_RULES = 0.6
 
@@ -29,6 +30,8 @@ def takes_back(sentence: str, rule: str) -> float:
     if not shared:
         return 0.0
     lowered, languages = sentence.lower(), languages_of(sentence)
+    if shared < SHARED_STEMS and not set(languages) & set(languages_of(rule)):
+        return 0.0
     if is_withdrawal(lowered, languages):
         return alike if shared >= SHARED_STEMS or alike >= LIKENESS else 0.0
     if is_negative(lowered, languages) == is_negative(rule.lower(), languages_of(rule)):

@@ -75,6 +75,10 @@ def test_most_withdrawals_name_their_rule_and_no_other(language: str) -> None:
         ("Look at the audit log now.", "Don't touch the audit log."),
         ("Never push to main.", "Never push to main on Fridays."),
         ("You may now go home.", "Keep answers short."),
+        (
+            "Le gel des mises en production est levé.",
+            "No toques la copia de producción, por favor.",
+        ),
         ("Please add tests for the importer again.", "Always add tests."),
     ],
 )
