@@ -17,12 +17,15 @@ _REFUSED = Gate(Admission.BLOCKED)
 
 
 def copy_inputs(view: View, pending: Sequence[Message]) -> list[Message]:
-    """Return copies of the view and the pending rows, each with `_ref`, its index."""
-    inputs = copy_messages([*view.messages, *pending])
-    for index, message in enumerate(inputs):
-        message["_ref"] = index
-        message.setdefault("_tokens", row_tokens(message))
-    return inputs
+    """Return the view and copies of the pending rows, each with `_ref`, its index.
+
+    What is inside a row of the view is shared with it: stored rows are never changed.
+    """
+    rows = [*view.messages, *copy_messages(pending)]
+    return [
+        {"_tokens": row_tokens(message), **message, "_ref": index}
+        for index, message in enumerate(rows)
+    ]
 
 
 def admit(

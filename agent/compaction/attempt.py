@@ -270,6 +270,8 @@ def _value_key(message: Message) -> str:
 
 def _mask_of(original: Message, message: Message, ref: int) -> Mask | None:
     """Return how `message` masks the input it is, or None when it shows the same."""
+    if len(message) == len(original) and original.items() <= message.items():
+        return None
     before, after = wire_message(original), wire_message(message)
     if before == after:
         return None
