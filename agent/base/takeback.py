@@ -12,8 +12,8 @@ from agent.base.extract_words import content_words, languages_of, likeness, stem
 
 SHARED_STEMS = 2
 LIKENESS = 0.2
-"""A withdrawal names a rule when it shares this many stems with it, or, in the same language, this
-part of the smaller."""
+"""A withdrawal names a rule when it shares this many stems with it, or this part of the smaller;
+one stem across languages must be a whole word of both."""
 LIKENESS_OF_RELEASE = 0.5
 LIKENESS_OF_RULES = 0.6
 
@@ -25,12 +25,13 @@ def lays_down(sentence: str) -> bool:
 
 def takes_back(sentence: str, rule: str) -> float:
     """Return how surely a sentence takes an earlier rule back, 0 when it does not."""
-    named, about = stems(content_words(sentence)), stems(content_words(rule))
+    words, ruled = content_words(sentence), content_words(rule)
+    named, about = stems(words), stems(ruled)
     shared, alike = len(named & about), likeness(named, about)
     if not shared:
         return 0.0
     lowered, languages = sentence.lower(), languages_of(sentence)
-    if shared < SHARED_STEMS and not set(languages) & set(languages_of(rule)):
+    if shared < SHARED_STEMS and languages != languages_of(rule) and not set(words) & set(ruled):
         return 0.0
     if is_withdrawal(lowered, languages):
         return alike if shared >= SHARED_STEMS or alike >= LIKENESS else 0.0
