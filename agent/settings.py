@@ -46,6 +46,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 """Smallest and largest value; every other number may be 0 or more, and a default always stands."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "compression.anthropic_context_editing": ("off", "tools", "all"),
     "compression.codex_app_server_auto": ("native", "off"),
     "model.image_support": ("auto", "on", "off"),
     "model.api_mode": (

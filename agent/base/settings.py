@@ -96,6 +96,9 @@ class CompressionSettings:
     passes stay armed."""
     codex_responses_compact_threshold: int = 0
     """Tokens from which on it may; 0 takes 0.9 of where our own pass starts."""
+    anthropic_context_editing: str = "off"
+    """What the service may leave out of what it reads (`anthropic_messages`): `off`, old tool
+    results (`tools`), or thinking of earlier turns too (`all`); our own passes stay armed."""
     context_timeout_seconds: float = 120.0
     """Silence after which a stopped pass counts as stalled; 0 disables that judgement."""
     context_total_ceiling_seconds: float = 600.0

@@ -216,12 +216,14 @@ class UsageAnchor:
     """The provider's count of one request, from which the count of the next one is told.
 
     It holds while the view has the `generation` of that request: then the next one is the same
-    and what was appended since. `estimated` is our estimate of what was counted as `prompt`.
+    and what was appended since. `estimated` is our estimate of what was counted as `prompt`, and
+    of the `cleared` tokens that the provider left out of what it read, and leaves out again.
     """
 
     prompt: int
     estimated: int
     generation: int
+    cleared: int = 0
 
     def count(self, estimated: int, calibration: Calibration) -> int:
         """Return what the provider would count for a request of `estimated` tokens.
@@ -229,17 +231,20 @@ class UsageAnchor:
         A count that no calibration would believe, such as one that leaves cached tokens out, is
         taken for the nearest that one would.
         """
-        believed = min(max(self.prompt, self._at(SMALLEST_RATIO)), self._at(LARGEST_RATIO))
+        whole = self.prompt + self.cleared
+        believed = min(max(whole, self._at(SMALLEST_RATIO)), self._at(LARGEST_RATIO))
         since = (estimated - self.estimated) * calibration.ratio
-        return max(0, math.ceil(believed + since))
+        return max(0, math.ceil(believed + since - self.cleared))
 
     def contradicts(self, prompt: int, estimated: int) -> bool:
-        """Return whether `prompt` cannot be what a later request of `estimated` tokens held.
+        """Return whether `prompt` cannot be what a later request of `estimated` tokens held, what
+        the provider left out of it included.
 
         One that only grew has not shrunk: then cached tokens, which fill the window, were left out.
         """
         grown = estimated - self.estimated
-        return grown >= 0 and prompt < SHRUNK_SHARE * self.prompt + SMALLEST_RATIO * grown
+        whole = self.prompt + self.cleared
+        return grown >= 0 and prompt < SHRUNK_SHARE * whole + SMALLEST_RATIO * grown
 
     def _at(self, ratio: float) -> float:
         return (self.estimated + PRIOR_TOKENS) * ratio - PRIOR_TOKENS
@@ -249,4 +254,5 @@ class UsageAnchor:
         """Return the anchor that a stored one holds, None when a pass or a switch cleared it."""
         if not data.keys() >= {"prompt", "estimated", "generation"}:
             return None
-        return cls(int(data["prompt"]), int(data["estimated"]), int(data["generation"]))
+        names = ("prompt", "estimated", "generation", "cleared")
+        return cls(*(int(data.get(name, 0)) for name in names))

@@ -38,8 +38,16 @@ from agent.providers.protocol import ModelReply, ModelRequest
 DEFAULT_URL = "https://api.anthropic.com"
 HEADERS = (("anthropic-version", "2026-10-21"),)
 
-_COMPACTS = "compact_20260112"
-_COMPACT_BETA = "compact-2026-01-12"
+_BETAS = {
+    "compact_20260112": "compact-2026-01-12",
+    "clear_tool_uses_20250919": "context-management-2025-06-27",
+    "clear_thinking_20251015": "context-management-2025-06-27",
+}
+"""Each edit that a request may ask for, and the name under which the service offers it."""
+_COMPACTS, _CLEARS_TOOLS, _CLEARS_THINKING = _BETAS
+_KEPT_TOOL_USES = 3
+_LEAST_CLEARED_SHARE = 0.1
+"""A clearing breaks the prompt cache: less than this part of where it begins is not worth it."""
 _SMALLEST_THINKING_TOKENS = 1_024
 _SPEAKS_OF_THINKING = re.compile(r"(?i)^(?!.*compaction).*(?:thinking|signature)")
 """A compaction is never left out like this: without it a request would lose what it stands for."""
@@ -48,6 +56,30 @@ _SPEAKS_OF_THINKING = re.compile(r"(?i)^(?!.*compaction).*(?:thinking|signature)
 def _lets_compact(request: ModelRequest, quirks: Quirks) -> bool:
     """Return whether a request lets the service compact by itself."""
     return request.compact_at > 0 and not quirks & {"context_management", "anthropic-beta"}
+
+
+def _edits(request: ModelRequest, quirks: Quirks, *, thinks: bool) -> list[dict[str, Any]]:
+    """Return how the service may change what it reads, in the order that it wants."""
+    edits: list[dict[str, Any]] = []
+    if request.clear_at > 0 and not quirks & {"context_management", "anthropic-beta"}:
+        if request.clear_thinking and thinks:
+            keep = {"type": "thinking_turns", "value": 1}
+            edits.append({"type": _CLEARS_THINKING, "keep": keep})
+        edits.append(
+            {
+                "type": _CLEARS_TOOLS,
+                "trigger": _input_tokens(request.clear_at),
+                "keep": {"type": "tool_uses", "value": _KEPT_TOOL_USES},
+                "clear_at_least": _input_tokens(int(request.clear_at * _LEAST_CLEARED_SHARE)),
+            }
+        )
+    if _lets_compact(request, quirks):
+        edits.append({"type": _COMPACTS, "trigger": _input_tokens(request.compact_at)})
+    return edits
+
+
+def _input_tokens(tokens: int) -> dict[str, Any]:
+    return {"type": "input_tokens", "value": tokens}
 
 
 def versioned_url(base_url: str) -> str:
@@ -142,13 +174,15 @@ class AnthropicMessages(HttpModel):
             )
         elif request.temperature is not None and "temperature" not in quirks:
             fields["temperature"] = request.temperature
-        if _lets_compact(request, quirks):
-            trigger = {"type": "input_tokens", "value": request.compact_at}
-            fields["context_management"] = {"edits": [{"type": _COMPACTS, "trigger": trigger}]}
+        edits = _edits(request, quirks, thinks="thinking" in fields)
+        if edits:
+            fields["context_management"] = {"edits": edits}
         return fields
 
     def _more_headers(self, request: ModelRequest, quirks: Quirks) -> Mapping[str, str]:
-        return {"anthropic-beta": _COMPACT_BETA} if _lets_compact(request, quirks) else {}
+        edits = _edits(request, quirks, thinks=False)
+        betas = sorted({_BETAS[edit["type"]] for edit in edits})
+        return {"anthropic-beta": ",".join(betas)} if betas else {}
 
     def _repeated_in(self, messages: Sequence[Message]) -> set[str]:
         """Return the ids that calls of messages without a seq share with any other call."""

@@ -14,11 +14,11 @@ from agent.base.messages import Message, clean_text
 from agent.base.record import dataclass
 from agent.providers.anthropic_rows import COMPACTION, LAYOUT, THINKING
 from agent.providers.failures import Complaint, complaint_of
-from agent.providers.protocol import Delta, ModelReply
+from agent.providers.protocol import Cleared, Delta, ModelReply
 from agent.providers.reasoning import keep_fields
 from agent.providers.reply import calls_apart, new_call_id
 from agent.providers.text import join_text
-from agent.providers.usage import later_usage, read_usage
+from agent.providers.usage import count_of, later_usage, read_usage
 
 _FINISH = {
     "max_tokens": "length",
@@ -92,6 +92,7 @@ class AnthropicPieces:
         self._blocks: dict[Any, _Block] = {}
         self._usage: dict[str, Any] = {}
         self._stop = ""
+        self._edits: list[Any] = []
         self.begun = False
         self.ended = False
 
@@ -116,7 +117,7 @@ class AnthropicPieces:
         if kind == "content_block_delta":
             return self._grow(part.get("index"), _mapping(part.get("delta")))
         if kind == "message_delta":
-            self._end(_mapping(part.get("delta")), part.get("usage"))
+            self._end(_mapping(part.get("delta")), part)
         elif kind == "message_stop":
             self.ended = True
         return None
@@ -126,7 +127,7 @@ class AnthropicPieces:
         self.begun = True
         self._id = str(message.get("id") or "")
         self._model = str(message.get("model") or self._model)
-        self._end(message, message.get("usage"))
+        self._end(message, message)
         content = message.get("content")
         blocks = content if isinstance(content, list) else []
         deltas = [self._open(index, block) for index, block in enumerate(blocks)]
@@ -134,9 +135,12 @@ class AnthropicPieces:
         reasoning = "".join(delta.reasoning for delta in deltas if delta)
         return Delta(text=text, reasoning=reasoning) if text or reasoning else None
 
-    def _end(self, said: Mapping[str, Any], usage: Any) -> None:
+    def _end(self, said: Mapping[str, Any], counted: Mapping[str, Any]) -> None:
         self._stop = str(said.get("stop_reason") or self._stop)
-        self._usage = later_usage(self._usage, usage)
+        self._usage = later_usage(self._usage, counted.get("usage"))
+        edits = _mapping(counted.get("context_management")).get("applied_edits")
+        if isinstance(edits, list):
+            self._edits = edits
 
     def _open(self, index: Any, block: Any) -> Delta | None:
         self.begun = True
@@ -176,7 +180,16 @@ class AnthropicPieces:
             read_usage(self._usage),
             self._model,
             self._id,
+            self._cleared(),
         )
+
+    def _cleared(self) -> Cleared:
+        edits = [edit for edit in self._edits if isinstance(edit, Mapping)]
+        tokens, tool_uses, thinking_turns = (
+            sum(count_of(edit, name) for edit in edits)
+            for name in ("cleared_input_tokens", "cleared_tool_uses", "cleared_thinking_turns")
+        )
+        return Cleared(tokens, tool_uses, thinking_turns)
 
     def _layout(self, blocks: list[_Block]) -> dict[str, Any]:
         """Return where each block stood; nothing where none is opaque, or one was cut off."""

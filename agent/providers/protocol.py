@@ -66,6 +66,8 @@ class ModelRequest:
     `max_tokens` is always sent. `replay_from` is the first seq whose reasoning may go back when
     it is bound to what stood before it: a pass has replaced the prefix of every earlier message.
     From `compact_at` tokens on the provider may compact by itself where it offers that; 0: never.
+    From `clear_at` on it may leave out old tool results in what it reads, where it offers that,
+    and with `clear_thinking` the thinking of earlier turns; 0: never.
     """
 
     messages: Sequence[Message]
@@ -75,6 +77,8 @@ class ModelRequest:
     stream: bool = True
     replay_from: int = 0
     compact_at: int = 0
+    clear_at: int = 0
+    clear_thinking: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,19 @@ class Delta:
 
     text: str = ""
     reasoning: str = ""
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """What the provider left out of the request that it answered, by its own count: the tokens,
+    the tool calls whose results they were, and the turns whose thinking they were."""
+
+    tokens: int = 0
+    tool_uses: int = 0
+    thinking_turns: int = 0
+
+
+NOTHING_CLEARED = Cleared()
 
 
 @dataclass(frozen=True)
@@ -99,6 +116,7 @@ class ModelReply:
     usage: TokenUsage | None
     model: str
     request_id: str = ""
+    cleared: Cleared = NOTHING_CLEARED
 
 
 @dataclass

@@ -162,6 +162,11 @@ def later_usage(earlier: Mapping[str, Any], later: Any) -> dict[str, Any]:
     return merged
 
 
+def count_of(said: Mapping[str, Any], name: str) -> int:
+    """Return a count of that name, 0 when none was given that can be believed."""
+    return _count(said, (name,))
+
+
 def _first(usage: Mapping[str, Any], paths: tuple[_Path, ...]) -> int:
     return next((count for path in paths if (count := _count(usage, path))), 0)
 

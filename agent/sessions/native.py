@@ -16,7 +16,13 @@ from agent.sessions import statements as sql
 from agent.sessions.accept import Incoming, accept, make_ready
 from agent.sessions.passes import insert_pass
 from agent.sessions.places import conversation_of, read_head
-from agent.sessions.records import NativePass, PassKind, PassRecord, PassStatus
+from agent.sessions.records import (
+    CONTEXT_EDITING,
+    NativePass,
+    PassKind,
+    PassRecord,
+    PassStatus,
+)
 from agent.sessions.rows import dump_json
 from agent.sessions.sqlite import Connection
 from agent.sessions.standing import Scope
@@ -70,6 +76,7 @@ def _record_alone(
 def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int | None) -> str:
     """Write the ledger row and return its id."""
     pass_id = new_pass_id()
+    receipt = {**brought.receipt} if seq is None else {**brought.receipt, "brought_by": seq}
     insert_pass(
         connection,
         pass_id=pass_id,
@@ -78,14 +85,14 @@ def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int 
         status=PassStatus.COMMITTED,
         kind=PassKind.PROVIDER_NATIVE,
         trigger=brought.trigger,
-        strategy="provider",
+        strategy=brought.strategy,
         tokens_before=brought.tokens_before,
         tokens_after=brought.tokens_after,
         messages_before=brought.messages_before,
         messages_after=brought.messages_after,
         model=brought.model,
         route=brought.route,
-        receipt=dump_json({} if seq is None else {"brought_by": seq}, "the receipt"),
+        receipt=dump_json(receipt, "the receipt"),
         created_at=scope.at,
         finished_at=scope.at,
     )
@@ -93,8 +100,11 @@ def _record(connection: Connection, scope: Scope, brought: NativePass, seq: int 
 
 
 def require_standing(connection: Connection, scope: Scope, target: PassRecord) -> None:
-    """Raise UndoRefused for a compaction of the provider's that another change has ended."""
-    if target.kind is not PassKind.PROVIDER_NATIVE:
+    """Raise UndoRefused for a compaction of the provider's that another change has ended.
+
+    Context editing goes on behind any change.
+    """
+    if target.kind is not PassKind.PROVIDER_NATIVE or target.strategy == CONTEXT_EDITING:
         return
     if target.generation != read_head(connection, scope.session_id).generation:
         raise UndoRefused(
@@ -107,3 +117,8 @@ def newest_standing(connection: Connection, scope: Scope) -> int | None:
     """Return the number of the provider's compaction that stands, None when there is none."""
     found = connection.execute(sql.NATIVE_STANDING, (scope.conversation_id,)).fetchone()
     return int(found[0]) if found else None
+
+
+def stopped_by_undo(target: PassRecord) -> str:
+    """Return what undoing a pass switches off in its conversation, empty for nothing."""
+    return "context editing" if target.strategy == CONTEXT_EDITING else ""

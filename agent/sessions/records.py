@@ -37,6 +37,10 @@ class PassKind(StrEnum):
     PROVIDER_NATIVE = "provider_native"
 
 
+CONTEXT_EDITING = "context_editing"
+"""Strategy of a pass in which the provider left tool results or thinking out of what it read."""
+
+
 class RowState(StrEnum):
     """Where a row stands: in the view, shown as a stub, covered, or hidden by a rewind."""
 
@@ -177,6 +181,8 @@ class NativePass:
     model: str
     route: str
     trigger: str = "provider"
+    strategy: str = "provider"
+    receipt: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,12 @@ def take_over(connection: Connection, scope: Scope) -> None:
     connection.execute(sql.SUPERSEDE_OPEN, (scope.at, scope.conversation_id))
 
 
-def undo_standing(connection: Connection, scope: Scope, targets: Iterable[int]) -> list[str]:
+def undo_standing(
+    connection: Connection, scope: Scope, targets: Iterable[int], *, stops: str = ""
+) -> list[str]:
     """Undo compactions and all that stand on them, newest first; return the ids of the ledger rows.
 
-    `targets` are numbers as places carry them.
+    `targets` are numbers as places carry them; `stops` names what ends with them for good.
     """
     conversation_id = scope.conversation_id
     places = [_Place(*row) for row in connection.execute(sql.POINTED_PLACES, (conversation_id,))]
@@ -104,7 +106,8 @@ def undo_standing(connection: Connection, scope: Scope, targets: Iterable[int]) 
     for ordinal in sorted(traces, reverse=True):
         trace = traces[ordinal]
         connection.execute(sql.MARK_UNDONE, (ordinal,))
-        change = Change(PassKind.UNDO, trace.receipt(), pass_ids[ordinal], passes_in_force=-1)
+        receipt = trace.receipt() | ({"stops": stops} if stops else {})
+        change = Change(PassKind.UNDO, receipt, pass_ids[ordinal], passes_in_force=-1)
         pass_id, number = record_change(connection, scope, change, _take_back(trace, whole_tokens))
         ledger.append(pass_id)
         hidden += [(number, conversation_id, place.seq, place.row_id) for place in trace.made]

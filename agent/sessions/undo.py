@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.base.errors import UndoRefused
 from agent.sessions import statements as sql
-from agent.sessions.native import newest_standing, require_standing
+from agent.sessions.native import newest_standing, require_standing, stopped_by_undo
 from agent.sessions.passes import decode_pass, pass_state, read_pass
 from agent.sessions.records import Guards, PassKind, PassRecord, PassStatus, UndoResult
 from agent.sessions.rewind import undo_rewind
@@ -21,7 +21,7 @@ def undo_pass(connection: Connection, scope: Scope, name: str | None, guards: Gu
     if target.kind is PassKind.REWIND:
         ledger = [undo_rewind(connection, scope, target, ordinal)]
     else:
-        ledger = undo_standing(connection, scope, [ordinal])
+        ledger = undo_standing(connection, scope, [ordinal], stops=stopped_by_undo(target))
     return finish(connection, scope, ledger, guards)
 
 

@@ -11,15 +11,9 @@ from typing import Any
 
 import orjson
 
-from agent.testing.stub_anthropic_strict import (
-    check_anthropic,
-    compact_trigger,
-    count_block,
-    count_prompt,
-    hidden,
-    prompt_blocks,
-    sign,
-)
+from agent.testing.stub_anthropic_blocks import count_block, count_prompt, hidden, sign
+from agent.testing.stub_anthropic_edits import compact_trigger, edited
+from agent.testing.stub_anthropic_strict import check_anthropic, prompt_blocks
 from agent.testing.stub_chat import pieces_of
 from agent.testing.stub_reply import Frame, RecordedRequest, Reply, Shape
 from agent.testing.stub_strict import MESSAGE_TOKENS, count_text
@@ -60,6 +54,8 @@ def _stream(reply: Reply, request: RecordedRequest, number: int) -> Sequence[Fra
     }
     if usage is not None:
         ending["usage"] = {"output_tokens": usage["output_tokens"]}
+    if "context_management" in request.body:
+        ending["context_management"] = {"applied_edits": edited(request.body)[1]}
     return [*frames, _event(ending), _event({"type": "message_stop"})]
 
 
@@ -123,9 +119,10 @@ _DELTAS = {
 
 def _whole(reply: Reply, request: RecordedRequest, number: int) -> bytes:
     usage = _usage(reply, request)
-    return orjson.dumps(
-        _message(request, number, _content(reply, request), _stop_reason(reply), usage),
-    )
+    message = _message(request, number, _content(reply, request), _stop_reason(reply), usage)
+    if "context_management" in request.body:
+        message["context_management"] = {"applied_edits": edited(request.body)[1]}
+    return orjson.dumps(message)
 
 
 def _message(
@@ -156,7 +153,7 @@ def _content(reply: Reply, request: RecordedRequest) -> list[dict[str, Any]]:
         return []
     blocks: list[dict[str, Any]] = []
     trigger = compact_trigger(request.body)
-    if trigger and count_prompt(request.body) >= trigger:
+    if trigger and count_prompt(edited(request.body)[0]) >= trigger:
         said = f"everything up to message {len(request.messages)}"
         blocks.append({"type": "compaction", "content": said, "signature": sign(said)})
     if reply.reasoning and reply.reasoning_key == "redacted":
@@ -206,8 +203,9 @@ def _event(data: Mapping[str, Any], chars: int = 0) -> Frame:
 def _usage(reply: Reply, request: RecordedRequest) -> Mapping[str, Any] | None:
     if isinstance(reply.usage, Mapping) or reply.usage is None:
         return reply.usage
-    prompt = count_prompt(request.body)
-    read, written = _through_cache(request)
+    body, _applied = edited(request.body)
+    prompt = count_prompt(body)
+    read, written = _through_cache(request, body)
     reasoning = count_text(reply.reasoning)
     output = reasoning + sum(
         count_block(block) for block in _content(reply, request) if not _thinks(block)
@@ -225,8 +223,8 @@ def _thinks(block: Mapping[str, Any]) -> bool:
     return "thinking" in block["type"]
 
 
-def _through_cache(request: RecordedRequest) -> tuple[int, int]:
-    """Return the tokens read from the cache and written to it; what was written is kept.
+def _through_cache(request: RecordedRequest, body: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the tokens of a body that are read from the cache and written to it.
 
     The cache knows the prefixes that ended in a breakpoint. Each breakpoint is looked for, and
     the 20 blocks before it; everything up to the last breakpoint that was not found is written.
@@ -237,12 +235,12 @@ def _through_cache(request: RecordedRequest) -> tuple[int, int]:
     prefixes: list[tuple[bytes, int]] = []
     cuts: list[int] = []
     tokens, opening, last_place = 0, 0, ""
-    for index, (place, block) in enumerate(prompt_blocks(request.body)):
+    for index, (place, block) in enumerate(prompt_blocks(body)):
         plain = {key: value for key, value in block.items() if key != "cache_control"}
         if place != last_place and place in ("user", "assistant"):
             tokens += MESSAGE_TOKENS
             if last_place not in ("user", "assistant"):
-                digest.update(orjson.dumps(request.body.get("thinking")))
+                digest.update(orjson.dumps(body.get("thinking")))
                 opening = tokens - MESSAGE_TOKENS
         if block.get("type") == "compaction":
             tokens = opening  # what stands before it is not part of the prompt

@@ -1,4 +1,4 @@
-"""What the strictest Anthropic Messages endpoint refuses, and how the stub signs its reasoning.
+"""What the strictest Anthropic Messages endpoint refuses.
 
 Source: the service's documentation of messages, tool use, extended thinking and prompt caching.
 """
@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from agent.testing.stub_anthropic_blocks import Block, blocks_of, count_prompt, sign
+from agent.testing.stub_anthropic_edits import edited, edits_fault
 from agent.testing.stub_reply import RecordedRequest, Refusal, Strictness
-from agent.testing.stub_strict import IMAGE_TOKENS, MESSAGE_TOKENS, check_body, count_text
+from agent.testing.stub_strict import check_body
 
 MOST_BREAKPOINTS = 4
 SMALLEST_THINKING_TOKENS = 1_024
-COMPACTS = "compact_20260112"
-"""The edit by which a request lets the service compact, under a header of its own."""
-SMALLEST_TRIGGER_TOKENS = 1_000
-
-_SIGNER = b"the stub's own key"
 _FIELDS = frozenset(
     "model messages max_tokens system tools tool_choice stream temperature top_p top_k "
     "stop_sequences metadata thinking service_tier context_management output_config".split()
@@ -38,53 +31,6 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "assistant": frozenset({"text", "tool_use", "compaction"}) | _THINKING,
 }
 
-Block = Mapping[str, Any]
-
-
-def sign(text: str) -> str:
-    """Return the signature that the stub gives to a thinking text, or the data of a hidden one."""
-    digest = hmac.new(_SIGNER, text.encode(), hashlib.sha256).digest()
-    return base64.b64encode(digest).decode()
-
-
-def hidden(text: str) -> str:
-    """Return the data of a redacted thinking block, which can be checked but not read."""
-    return f"{sign(text)}.{sign(sign(text))}"
-
-
-def blocks_of(content: Any) -> list[Block]:
-    """Return the blocks of a content value; a text is one block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content or () if isinstance(block, Mapping)]
-
-
-def count_block(block: Block) -> int:
-    """Return the tokens of one block by the strict counter."""
-    kind = block.get("type")
-    if kind == "image":
-        return IMAGE_TOKENS
-    if kind == "tool_result":
-        return sum(count_block(part) for part in blocks_of(block.get("content")))
-    if kind == "tool_use":
-        return count_text(f"{block.get('name')}{orjson.dumps(block.get('input')).decode()}")
-    return count_text(str(block.get("thinking") or block.get("text") or block.get("content") or ""))
-
-
-def count_prompt(body: Mapping[str, Any]) -> int:
-    """Return the tokens of tools, system prompt and messages by the strict counter; what stands
-    before the newest compaction counts nothing."""
-    tokens = 0
-    for message in body.get("messages") or ():
-        tokens += MESSAGE_TOKENS
-        for block in blocks_of(message.get("content")):
-            tokens = count_block(block) + (0 if block.get("type") == "compaction" else tokens)
-    return (
-        sum(count_text(orjson.dumps(tool).decode()) for tool in body.get("tools") or ())
-        + sum(count_block(block) for block in blocks_of(body.get("system")))
-        + tokens
-    )
-
 
 def check_anthropic(request: RecordedRequest, strictness: Strictness) -> Refusal | None:
     """Return why the strictest endpoint refuses this request, or None when it answers."""
@@ -95,7 +41,7 @@ def check_anthropic(request: RecordedRequest, strictness: Strictness) -> Refusal
     fault = _first_fault(request.headers, body)
     if fault:
         return Refusal(fault)
-    tokens, window_tokens = count_prompt(body), strictness.window_tokens
+    tokens, window_tokens = count_prompt(edited(body)[0]), strictness.window_tokens
     if window_tokens and tokens > window_tokens:
         return Refusal(f"prompt is too long: {tokens} tokens > {window_tokens} maximum")
     return None
@@ -118,7 +64,7 @@ def _first_fault(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         or _messages_fault(body["messages"])
         or _breakpoints_fault(body)
         or _thinking_fault(body)
-        or _edits_fault(headers, body)
+        or edits_fault(headers, body)
     )
 
 
@@ -326,22 +272,6 @@ def _thinking_fault(body: Mapping[str, Any]) -> str:
     if body.get("temperature", 1) != 1:
         return "`temperature` may only be set to 1 when thinking is enabled"
     return _open_round_fault(body["messages"])
-
-
-def compact_trigger(body: Mapping[str, Any]) -> int:
-    """Return the tokens from which on the service may compact; 0 when it was not asked to."""
-    edits = (body.get("context_management") or {}).get("edits") or ()
-    return next((e["trigger"]["value"] for e in edits if e.get("type") == COMPACTS), 0)
-
-
-def _edits_fault(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
-    if "context_management" not in body:
-        return ""
-    if "compact-2026-01-12" not in headers.get("anthropic-beta", ""):
-        return "context_management: Extra inputs are not permitted"
-    if compact_trigger(body) < SMALLEST_TRIGGER_TOKENS:
-        return f"context_management.edits.0.trigger: at least {SMALLEST_TRIGGER_TOKENS} is needed"
-    return ""
 
 
 def _open_round_fault(messages: Sequence[Mapping[str, Any]]) -> str:

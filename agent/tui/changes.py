@@ -15,6 +15,7 @@ _RETURNED = (
     ("freed", "rows {} are in the view again"),
     ("unmasked", "rows {} are shown whole again"),
     ("shown", "rows {} are shown again"),
+    ("stops", "no row had changed; {} is off in this conversation from the next request on"),
 )
 
 
@@ -37,7 +38,8 @@ def _heading(changes: PassChanges) -> str:
     record = changes.record
     what = f"pass {record.id[:8]} ({KIND_WORDS[record.kind]}), {record.status.value}"
     if record.status is PassStatus.UNDONE:
-        return f"{what}: what it had taken out of the view is back"
+        is_back = "what it had taken out of the view is back"
+        return f"{what}: {'nothing is left out any more' if _cleared(record) else is_back}"
     parts = []
     if changes.left:
         parts.append(f"{figures.counted(len(changes.left), 'row')} left the view")
@@ -46,7 +48,22 @@ def _heading(changes: PassChanges) -> str:
     if changes.made:
         parts.append(f"{len(changes.made)} made in their place")
     parts += _returned(record)
+    parts += _cleared(record)
     return f"{what}: {', '.join(parts) or 'the view is as it was'}"
+
+
+def _cleared(record: PassRecord) -> list[str]:
+    """Return what the provider left out of the request that it read, for people."""
+    cleared = record.receipt.get("cleared")
+    if not cleared:
+        return []
+    parts = [figures.counted(cleared["tokens"], "token")]
+    parts += [
+        figures.counted(cleared[name], noun)
+        for name, noun in (("tool_uses", "tool result"), ("thinking_turns", "thinking turn"))
+        if cleared[name]
+    ]
+    return [f"no row changed, the provider did not read {parts[0]} ({', '.join(parts[1:])})"]
 
 
 def _returned(record: PassRecord) -> list[str]:

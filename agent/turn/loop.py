@@ -21,7 +21,14 @@ from agent.base.later import later
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.compaction.verdict import judge_last_pass
-from agent.providers.protocol import CallWatch, Delta, ModelReply, ModelRequest, TokenUsage
+from agent.providers.protocol import (
+    CallWatch,
+    Cleared,
+    Delta,
+    ModelReply,
+    ModelRequest,
+    TokenUsage,
+)
 from agent.turn.host import Turn, TurnHost
 from agent.turn.preflight import keeps_history, native_is_on, prepare_request
 from agent.turn.recovery import recover
@@ -29,9 +36,9 @@ from agent.turn.request import Shaped, replay_from
 
 if TYPE_CHECKING:
     from agent.tools.runner import ToolOutcome, ToolRunner
-    from agent.turn import fallback, native
+    from agent.turn import editing, fallback, native
 else:
-    fallback, native = later("agent.turn", "fallback", "native")
+    editing, fallback, native = later("agent.turn", "editing", "fallback", "native")
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,7 @@ class _Call:
         route is left, is kept as a row."""
         host = self.host
         system: Message = {"role": "system", "content": host.system_prompt}
+        edits = host.settings.compression.anthropic_context_editing
         request = ModelRequest(
             messages=[system, *self.shaped.messages],
             tools=host.tool_schemas,
@@ -125,6 +133,8 @@ class _Call:
             temperature=self.turn.temperature,
             replay_from=replay_from(host.live.messages, self.head.generation),
             compact_at=native.native_threshold(host) if native_is_on(host) else 0,
+            clear_at=0 if edits == "off" else editing.clear_at(host),
+            clear_thinking=edits == "all",
         )
         host.note_carried(self.head.watermark)
         self.failures.began_at = host.clock.now()
@@ -194,16 +204,18 @@ class _Call:
             message["_usage"] = dataclasses.asdict(reply.usage)
         stored = self._store(message)
         if reply.usage is not None:
-            self._account(reply.usage)
+            self._account(reply.usage, reply.cleared)
         return stored
 
-    def _account(self, usage: TokenUsage) -> None:
+    def _account(self, usage: TokenUsage, cleared: Cleared) -> None:
         host = self.host
         budget = host.budget()
         estimated = self.shaped.tokens + budget.overhead_tokens
-        held = 0 if _leaves_cached_out(host, usage, estimated) else usage.held_tokens
+        whole = usage.held_tokens + cleared.tokens
+        held = 0 if _leaves_cached_out(host, usage, whole, estimated) else usage.held_tokens
         if held > 0:
-            calibration = host.calibration.observe(estimated, held)
+            judge_last_pass(host, held, host.trigger_tokens, usage)
+            calibration = host.calibration.observe(estimated, whole)
             anchor: dict[str, Any] = {
                 **calibration.to_dict(),
                 "prompt": held,
@@ -213,8 +225,10 @@ class _Call:
                 "cache_write": usage.cache_write,
                 "at": host.clock.now(),
             }
+            if cleared.tokens:
+                noted = editing.note_cleared(host, self.turn, self.shaped, cleared)
+                anchor |= {"cleared": cleared.tokens, "noted": noted}
             host.calibrate(calibration, anchor)
-            judge_last_pass(host, held, host.trigger_tokens, usage)
         cost = host.provider.price(usage)
         host.usage.add(usage, cost)
         self.turn.usage.add(usage, cost)
@@ -234,17 +248,18 @@ class _Call:
             host.use_route(host.routes.current)
 
 
-def _leaves_cached_out(host: TurnHost, usage: TokenUsage, estimated: int) -> bool:
+def _leaves_cached_out(host: TurnHost, usage: TokenUsage, whole: int, estimated: int) -> bool:
     """Return whether a count that tells of no cache is none of what the window held.
 
-    A route that was caught is believed from then on only where it counts more than we expect.
+    `whole` adds what the provider left out by itself. A route that was caught is believed from
+    then on only where it counts more than we expect.
     """
     if usage.cached:
         return False
     route, anchor = host.routes.current, host.anchor
-    if anchor is not None and anchor.contradicts(usage.held_tokens, estimated):
+    if anchor is not None and anchor.contradicts(whole, estimated):
         route.leaves_cached_out = True
-    return route.leaves_cached_out and usage.held_tokens < host.counted(estimated)
+    return route.leaves_cached_out and whole < host.counted(estimated)
 
 
 def _output_limit(host: TurnHost, turn: Turn) -> int:

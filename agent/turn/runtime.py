@@ -290,7 +290,9 @@ class AgentRuntime:
         anchor = self.anchor
         if anchor is None:
             return self.calibration.apply(estimated)
-        return anchor.count(estimated, self.calibration)
+        is_edited = self.settings.compression.anthropic_context_editing != "off"
+        kept_out = 0 if is_edited else anchor.cleared
+        return anchor.count(estimated, self.calibration) + kept_out
 
     def calibrate(self, calibration: Calibration, anchor: Mapping[str, Any]) -> None:
         """Take the provider's newest count over and keep it with the conversation."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent.providers.anthropic import AnthropicMessages
-from agent.providers.protocol import CallWatch, Limits, ModelRequest
+from agent.providers.protocol import CallWatch, Cleared, Limits, ModelRequest
 from agent.testing.builders import assistant, call, image, result, system, user
-from agent.testing.stub_anthropic_strict import sign
+from agent.testing.stub_anthropic_blocks import sign
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 
@@ -221,3 +221,56 @@ def test_the_services_compaction_is_asked_for_and_read_as_the_client_does(
     assert plain(first.body) == plain(theirs.body)
     assert first.headers["anthropic-beta"] == theirs.headers["anthropic-beta"]
     assert plain(second.messages[1]["content"]) == whole["answer"]["content"]
+
+
+def test_the_services_context_editing_is_asked_for_and_read_as_the_client_does(
+    stub: StubModelServer,
+) -> None:
+    provider = AnthropicMessages(
+        base_url=stub.base_url, model="m", window_tokens=9_000, thinking_tokens=1_024
+    )
+    stub.script([Reply(text="I look.", reasoning=f"why {n}", tool_calls=[MADE]) for n in range(2)])
+    messages = [user("look")]
+    for number in range(5):
+        made = {**MADE, "id": f"toolu_{number}"}
+        if number < 2:
+            opening = ModelRequest(messages, max_tokens=4_000)
+            answered = provider.complete(opening, limits=Limits(), watch=CallWatch()).message
+        else:
+            answered = assistant("I look.")
+        messages += [{**answered, "tool_calls": [made]}, result(made, "found " * 400), user("on")]
+    replies = [
+        provider.complete(
+            ModelRequest(
+                messages, max_tokens=4_000, clear_at=1_000, clear_thinking=True, stream=stream
+            ),
+            limits=Limits(),
+            watch=CallWatch(),
+        )
+        for stream in (True, False)
+    ]
+    provider.close()
+    ours = stub.requests[-2:]
+    asked = {
+        **{name: value for name, value in ours[0].body.items() if name != "stream"},
+        "betas": ours[0].headers["anthropic-beta"].split(","),
+    }
+    whole, stream = by_client(
+        stub, *({**asked, "streamed": streamed} for streamed in (False, True))
+    )
+    assert [request.refusal for request in stub.requests] == [""] * 6
+    for answer in (whole, stream):
+        thinking, tools = answer["answer"]["context_management"]["applied_edits"]
+        assert thinking["type"] == "clear_thinking_20251015"
+        assert tools["type"] == "clear_tool_uses_20250919"
+        told = Cleared(
+            tools["cleared_input_tokens"] + thinking["cleared_input_tokens"],
+            tools["cleared_tool_uses"],
+            thinking["cleared_thinking_turns"],
+        )
+        assert told.tool_uses == 2
+        assert told.thinking_turns == 1
+        assert [reply.cleared for reply in replies] == [told, told]
+    for theirs in stub.requests[-2:]:
+        assert theirs.body["context_management"] == ours[0].body["context_management"]
+        assert theirs.headers["anthropic-beta"] == ours[0].headers["anthropic-beta"]

@@ -15,7 +15,8 @@ from agent.providers.anthropic import AnthropicMessages
 from agent.providers.http_model import HttpModel
 from agent.providers.protocol import CallWatch, Delta, Limits, ModelReply, ModelRequest, TokenUsage
 from agent.testing.builders import call, image, result, system, user
-from agent.testing.stub_anthropic_strict import check_anthropic, sign
+from agent.testing.stub_anthropic_blocks import sign
+from agent.testing.stub_anthropic_strict import check_anthropic
 from agent.testing.stub_reply import RecordedRequest, Reply, Strictness
 from agent.testing.stub_server import StubModelServer
 from tests.providers.anthropic_calls import LIMITS, ask, body_of, stored

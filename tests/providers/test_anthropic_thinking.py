@@ -12,7 +12,7 @@ from agent.providers.anthropic import AnthropicMessages
 from agent.providers.http_model import HttpModel
 from agent.providers.protocol import Limits
 from agent.testing.builders import assistant, call, result, user
-from agent.testing.stub_anthropic_strict import hidden, sign
+from agent.testing.stub_anthropic_blocks import hidden, sign
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 from tests.providers.anthropic_calls import Messages, ask, body_of, stored

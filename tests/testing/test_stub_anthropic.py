@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from agent.testing.builders import call
-from agent.testing.stub_anthropic_strict import hidden, sign
+from agent.testing.stub_anthropic_blocks import blocks_of, hidden, sign
+from agent.testing.stub_anthropic_edits import CLEARED, edited, edits_fault
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 
@@ -283,3 +284,63 @@ def test_a_breakpoint_finds_what_ended_at_most_20_blocks_before_it(stub: StubMod
         blocks = [text(f"{more} {number}") for number in range(more)]
         blocks[-1]["cache_control"] = CUT
         assert counted(stub, [first, *blocks])[0] == read
+
+
+# -- edits ----------------------------------------------------------------------------------------
+LOOKED = [
+    "look",
+    *(block for n in range(4) for block in ([use(f"t{n}")], [result(f"t{n}", "x" * 4_000)])),
+]
+TOKENS = {"type": "input_tokens", "value": 1_000}
+CLEARS: dict[str, Any] = {"type": "clear_tool_uses_20250919", "trigger": TOKENS}
+FORGETS = {"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}
+
+
+def edited_by(*edits: dict[str, Any], contents: Any = LOOKED, thinking: Any = None) -> Any:
+    body = {"messages": turns(*contents), "context_management": {"edits": edits}}
+    return edited(body | {"thinking": thinking})
+
+
+@pytest.mark.parametrize(
+    ("edit", "cleared"),
+    [
+        (CLEARS, 1),
+        (CLEARS | {"keep": {"type": "tool_uses", "value": 0}}, 4),
+        (CLEARS | {"trigger": {"type": "input_tokens", "value": 9_000}}, 0),
+        (CLEARS | {"trigger": {"type": "tool_uses", "value": 4}}, 1),
+        (CLEARS | {"clear_at_least": {"type": "input_tokens", "value": 1_001}}, 0),
+    ],
+)
+def test_old_results_are_left_out_from_the_trigger_on(edit: dict[str, Any], cleared: int) -> None:
+    body, applied = edited_by(edit)
+    contents = [block for message in body["messages"] for block in blocks_of(message["content"])]
+    assert sum(block.get("content") == CLEARED for block in contents) == cleared
+    assert [each["cleared_tool_uses"] for each in applied] == [cleared] * bool(cleared)
+    assert [each["cleared_input_tokens"] for each in applied] == [993 * cleared] * bool(cleared)
+
+
+def test_thinking_is_left_out_of_all_but_the_newest_turns() -> None:
+    contents = ("a", [thinking("one"), text("1")], "b", [thinking("two"), text("2")], "c")
+    body, applied = edited_by(FORGETS, contents=contents)
+    assert body["messages"] == turns(
+        [text("a")], [text("1")], [text("b")], [thinking("two"), text("2")], [text("c")]
+    )
+    assert applied == [
+        {"type": FORGETS["type"], "cleared_thinking_turns": 1, "cleared_input_tokens": 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "betas", "said"),
+    [
+        ([CLEARS], "compact-2026-01-12", "context_management: Extra inputs"),
+        ([CLEARS | {"until": 1}], "context-management-2025-06-27", "edits.0.until: Extra inputs"),
+        ([CLEARS, FORGETS], "context-management-2025-06-27", "must be the first of the edits"),
+        ([FORGETS], "context-management-2025-06-27", "needs `thinking` to be enabled"),
+    ],
+)
+def test_edits_that_the_service_does_not_take_are_refused(
+    edits: list[dict[str, Any]], betas: str, said: str
+) -> None:
+    fault = edits_fault({"anthropic-beta": betas}, {"context_management": {"edits": edits}})
+    assert said in fault

@@ -248,3 +248,13 @@ def test_an_anchor_is_read_back_as_it_was_stored(tmp_path: Path) -> None:
     assert UsageAnchor.from_dict(stored) == UsageAnchor(9, 6, 0)
     assert UsageAnchor.from_dict({"ratio": 1.5}) is None
     assert UsageAnchor.from_dict({}) is None
+
+
+def test_what_the_provider_leaves_out_again_fills_no_window() -> None:
+    anchor = UsageAnchor(400, estimated=1_000, generation=0, cleared=600)
+    assert anchor.count(1_000, Calibration()) == 400
+    assert anchor.count(1_100, Calibration(2.0)) == 600
+    assert not anchor.contradicts(1_000, 1_000)
+    assert anchor.contradicts(900, 1_000)
+    stored = {"prompt": 400, "estimated": 1_000, "generation": 0, "cleared": 600, "noted": 600}
+    assert UsageAnchor.from_dict(stored) == anchor
