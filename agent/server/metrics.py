@@ -90,7 +90,7 @@ class Metrics:
             self._turn_s.observe(time.monotonic() - begun)
 
     def _used(self, event: Usage) -> None:
-        for kind in ("prompt", "completion", "cached"):
+        for kind in ("prompt", "completion", "cached", "cache_write"):
             self._tokens.labels(kind).inc(getattr(event, kind))
 
     def _pass_finished(self, event: CompactionFinished) -> None:

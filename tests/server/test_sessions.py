@@ -195,8 +195,10 @@ def test_a_session_that_is_not_there_is_not_found(served: Served) -> None:
 
 
 def test_metrics_count_turns_tokens_and_requests(served: Served) -> None:
+    details = {"cached_tokens": 40, "cache_write_tokens": 50}
+    usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": details}
+    served.stub.script([Reply(usage=usage), Reply(status=401, error="no")])
     served.chat(user("hi"))
-    served.stub.script([Reply(status=401, error="no")])
     served.chat(user("hi"))
     told = served.get("/metrics")
     assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -206,6 +208,10 @@ def test_metrics_count_turns_tokens_and_requests(served: Served) -> None:
         'hermes_turns_total{stop_reason="error"} 1.0',
         "hermes_turn_seconds_count 2.0",
         "hermes_first_token_seconds_count 1.0",
+        'hermes_tokens_total{kind="prompt"} 100.0',
+        'hermes_tokens_total{kind="completion"} 7.0',
+        'hermes_tokens_total{kind="cached"} 40.0',
+        'hermes_tokens_total{kind="cache_write"} 50.0',
         "hermes_turns_running 0.0",
         "hermes_turns_waiting 0.0",
         'hermes_request_seconds_count{method="POST",path="/v1/chat/completions",status="200"} 1.0',
