@@ -280,7 +280,8 @@ class ProxyHost(AgentRuntime):
         return int(row["_tokens"])
 
     def _shape(self, turn: Turn, *, share: float = 1.0) -> Shaped:
-        self.live.refresh()
+        """Return the wire form of the view. Raises: Moved: rows of another request came."""
+        self._require_here()
         budget: Budget = self.budget()
         limits = ShapeLimits(
             int(budget.round_tokens * share),
