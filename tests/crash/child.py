@@ -14,6 +14,7 @@ from typing import Any
 
 from agent.base.messages import Message, text_of
 from agent.base.settings import ModelSettings, Settings, ToolSettings
+from agent.sessions.records import NativePass
 from hermes_state import SessionDB
 from run_agent import AIAgent
 
@@ -23,8 +24,10 @@ SESSION = "crash"
 class TellingStore(SessionDB):
     """A store that reports every accepted row once it is durable."""
 
-    def append(self, session_id: str, messages: Sequence[Message]) -> list[Message]:
-        stored = super().append(session_id, messages)
+    def append(
+        self, session_id: str, messages: Sequence[Message], brought: NativePass | None = None
+    ) -> list[Message]:
+        stored = super().append(session_id, messages, brought)
         for row in stored:
             digest = hashlib.sha256(text_of(row.get("content")).encode()).hexdigest()
             sys.stdout.write(f"{row['_seq']} {row['role']} {digest}\n")
