@@ -32,7 +32,6 @@ from agent.compaction.cite import cite_sections
 from agent.compaction.material import Material
 from agent.compaction.openwork import open_extracts
 from agent.compaction.pins import choose_pins
-from agent.compaction.values import replaced_values
 from agent.compaction.verify import resulting_rows
 from agent.sessions.records import PassKind, StoredExtract
 
@@ -177,7 +176,7 @@ def stands_in(value: str, text: str) -> bool:
 def _missing(material: Material, sight: _Sight) -> list[_Missing]:
     """Return what is not in view, the worthiest first, each wording once."""
     extracts = material.extracts
-    replaced = replaced_values(extracts)
+    replaced = material.replaced
     was = {new: extracts[old].value for old, new in replaced.items()}
     mentions = Counter(each.value for each in extracts)
     newest = max((each.seq for each in extracts), default=1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from agent.base.record import dataclass
 from agent.compaction.pins import choose_pins
@@ -23,6 +24,11 @@ class Material:
     extracts: Sequence[StoredExtract] = ()
     pins: Sequence[Pin] = ()
 
+    @cached_property
+    def replaced(self) -> Mapping[int, int]:
+        """Which extract replaced which, as `replaced_values` says."""
+        return replaced_values(self.extracts)
+
     def standing(self, pin_tokens: int) -> Standing:
         """Return which of the user's rows lay down what still holds, take something back or decide,
         and what of them stands in each request as a pin."""
@@ -36,11 +42,10 @@ class Material:
 
     def _outdated(self) -> frozenset[int]:
         """Return the user's rows all of whose values were replaced."""
-        replaced = replaced_values(self.extracts)
         gone, left = set[int](), set[int]()
         for place, each in enumerate(self.extracts):
             if each.kind == "value" and each.role == "user":
-                (gone if place in replaced else left).add(each.seq)
+                (gone if place in self.replaced else left).add(each.seq)
         return frozenset(gone - left)
 
 

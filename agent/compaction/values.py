@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
-from agent.base.extract_words import likeness, stems
+from agent.base.extract_words import stems
 from agent.base.record import dataclass
 from agent.sessions.records import StoredExtract
 
@@ -45,13 +46,16 @@ def replaced_values(extracts: Iterable[StoredExtract]) -> dict[int, int]:
         words = each.subject.split()
         changed = bool(words) and words[0] == CHANGED
         known = _Known(place, each.seq, shape_of(each.value), stems(words[changed:]))
-        standing = (
-            old
-            for word in known.stems
-            for old in newest_by_word.get(word, ())
-            if old.place not in replaced and texts[old.place] != each.value
+        standing = {old.place: old for word in known.stems for old in newest_by_word.get(word, ())}
+        older = _replaced_by(
+            known,
+            (
+                old
+                for old in standing.values()
+                if old.place not in replaced and texts[old.place] != each.value
+            ),
+            changed=changed,
         )
-        older = _replaced_by(known, standing, changed=changed)
         if older is not None:
             replaced[older.place] = place
         for word in known.stems:
@@ -68,8 +72,9 @@ def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _
     for old in standing:
         if old.seq == new.seq or not _same_sort(old.shape, new.shape):
             continue
-        alike = likeness(old.stems, new.stems)
-        shared, together = len(old.stems & new.stems), len(old.stems | new.stems)
+        shared = len(old.stems & new.stems)
+        together = len(old.stems) + len(new.stems) - shared
+        alike = shared / min(len(old.stems), len(new.stems))
         told = changed and (alike >= ALIKE or shared > 1)
         if not told and not (shared > 1 and shared / together >= SAME):
             continue
@@ -78,6 +83,7 @@ def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _
     return chosen
 
 
+@lru_cache(4096)
 def shape_of(value: str) -> str:
     """Return what values of one sort have in common: `9 mb`, `9.9.9.9`, `9-9-9`, `host`, `word`."""
     shape = _FIGURES.sub("9", value.lower())
@@ -86,6 +92,7 @@ def shape_of(value: str) -> str:
     return "host" if "." in shape or ":" in shape else "word"
 
 
+@lru_cache(4096)
 def _same_sort(one: str, other: str) -> bool:
     """Return whether two shapes can be values of one thing; a unit may be left out."""
     if one == other:
