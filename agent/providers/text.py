@@ -22,9 +22,16 @@ def join_text(pieces: Sequence[str]) -> str:
 def load_json(data: bytes) -> Any:
     """Return the JSON value; lone surrogates, which the quick parser refuses, are kept.
 
-    Raises: ValueError when it is no JSON.
+    Raises: ValueError when it is no JSON, or nested too deep to be read.
     """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
+        return _load_slowly(data)
+
+
+def _load_slowly(data: bytes) -> Any:
+    try:
         return json.loads(data.decode("utf-8", "replace"), strict=False)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None

@@ -10,6 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
@@ -19,7 +20,7 @@ from agent.providers.endpoint import Endpoint, bare_url
 from agent.providers.protocol import Limits
 from agent.providers.text import load_json
 from agent.providers.transport import Transport
-from agent.server.faults import SERVER, Fault, busy, refused
+from agent.server.faults import SERVER, Fault, answer_of, busy, refused
 from agent.server.proxy_conversations import Conversations
 from agent.server.proxy_exchange import Exchange
 from agent.server.proxy_outlet import Outlet
@@ -70,8 +71,8 @@ class Proxy:
             return
         try:
             asked, body = await self._read(scope, receive)
-        except Fault as fault:
-            await fault.answer.response()(scope, receive, send)
+        except Exception as error:
+            await answer_of(error).response()(scope, receive, send)
             return
         cancel = CancelToken()
         streams = isinstance(body, dict) and bool(body.get("stream"))
@@ -96,9 +97,7 @@ class Proxy:
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Any]:
         """Return a request and what its body says, None for a listing. Raises: Fault."""
-        method, path = scope["method"], scope["path"].removeprefix(_ROOT)
-        if not scope["path"].startswith(_ROOT) or path != PATH and not path.startswith(_MODELS):
-            raise Fault(404, f"no such path {scope['path'][:200]!r}", code="not_found")
+        method, path = scope["method"], _path_below_root(scope)
         expected = "POST" if path == PATH else "GET"
         if method != expected:
             raise Fault(405, f"{scope['path'][:200]} takes {expected}", code="method_not_allowed")
@@ -133,6 +132,22 @@ class Proxy:
         self._threads.shutdown(wait=True)
         self._conversations.close()
         self._upstream.transport.close()
+
+
+def _path_below_root(scope: Scope) -> str:
+    """Return the path of a request below the root, as the client wrote it. Raises: Fault 404."""
+    whole = scope["raw_path"].decode("latin-1")
+    path = whole.removeprefix(_ROOT)
+    is_listing = path == _MODELS or path.startswith(f"{_MODELS}/")
+    leads_out = not {".", ".."}.isdisjoint(unquote(path).split("/"))
+    if not whole.startswith(_ROOT) or leads_out or not (path == PATH or is_listing):
+        raise Fault(
+            404,
+            f"no such path {whole[:200]!r}: the proxy serves {_ROOT}{PATH} and {_ROOT}{_MODELS}; "
+            "ask the endpoint itself for others",
+            code="not_found",
+        )
+    return path
 
 
 async def _read_body(receive: Receive) -> bytes:

@@ -206,4 +206,8 @@ def _dump(value: Any) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        return orjson.dumps(clean_value(value), option=orjson.OPT_SORT_KEYS)
+        clean = clean_value(value)
+    try:
+        return orjson.dumps(clean, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise RecursionError(str(error)) from None

@@ -72,6 +72,8 @@ class Exchange:
                 follow = self._serve(body)
         except Unreadable as error:
             self._fail(refused(str(error)).answer)
+        except RecursionError:
+            self._fail(refused("the body is nested too deep").answer)
         except Exception as error:
             self._fail(answer_of(error))
         self._outlet.put(Sign.END)
@@ -202,7 +204,7 @@ class Exchange:
                 self._kept.standing = self._conversations.accept_answer(
                     sent, message, tip_only=not is_complete
                 )
-            except StoreError as error:
+            except (StoreError, RecursionError) as error:
                 _log.warning("an answer was not stored: %s", error)
 
         return Passage(
