@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from agent.base.errors import UsageError
+from agent.server.uploads import Uploads
 
 _LAST_GRACE_S = 5.0
 """How long requests that were told to end may take before their connections are cut."""
@@ -66,9 +67,10 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, work: Work, *, grace_s: float) -> None:
+        self._uploads = Uploads(app)
         super().__init__(
             uvicorn.Config(
-                app,
+                self._uploads,
                 http="h11",
                 ws="none",
                 log_config=None,
@@ -89,6 +91,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, let the work end, then close what is left."""
+        self._uploads.stop()
         draining = asyncio.ensure_future(self._work.drain(self._grace_s))
         await super().shutdown(sockets)
         draining.cancel()
