@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
-from agent.base.images import IMAGE_WORD, images_apart, is_image
+from agent.base.images import IMAGE_WORD, is_image
 from agent.base.messages import Message, call_ids, clean_text
 from agent.providers.encode import encode_json, valid_call, valid_name
+from agent.providers.parts import plain_parts
 from agent.providers.reasoning import kept_fields
 
 LAYOUT = "layout"
@@ -136,14 +137,12 @@ def _parts(content: Any) -> Iterator[Block]:
     if not isinstance(content, list):
         yield from _texts(content if isinstance(content, str) else "")
         return
-    for part in images_apart(content):
+    for part in plain_parts(content):
         if is_image(part):
             yield _image(part)
-        elif isinstance(part, str):
-            yield from _texts(part)
-        elif isinstance(part, dict):
+        else:
             said = part.get("text")
-            yield from _texts(said if isinstance(said, str) else f"[{part.get('type', 'part')}]")
+            yield from _texts(said if isinstance(said, str) else f"[{part['type']}]")
 
 
 def _texts(said: str) -> list[Block]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
-from agent.base.images import images_apart
+from agent.base.images import IMAGE_WORD, is_image
 from agent.base.messages import Message, clean_text, clean_value, wire_message
+from agent.providers.parts import plain_parts
 from agent.providers.reasoning import replayed
 
 _Key = tuple[int | None, Any, bool]
@@ -112,10 +113,16 @@ def write_chat_row(message: Message, replays: bool, *, route: str) -> bytes:
     if message.get("role") == "tool" and "name" in wire:
         wire["name"] = valid_name(str(wire["name"]))
     if isinstance(wire.get("content"), list):
-        wire["content"] = images_apart(wire["content"])
+        wire["content"] = [_chat_part(part) for part in plain_parts(wire["content"])]
     if message.get("role") == "assistant":
         wire |= replayed(message.get("_reasoning"), route, bound=replays)
     return b"," + encode_json(wire)
+
+
+def _chat_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part, for an image that another endpoint keeps a word."""
+    is_kept = is_image(part) and "image_url" not in part
+    return {"type": "text", "text": IMAGE_WORD} if is_kept else part
 
 
 def valid_call(call: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.base.images import images_apart, is_image
+from agent.base.images import is_image
 from agent.base.messages import Message, text_of
 from agent.providers.encode import encode_json, valid_call
+from agent.providers.parts import plain_parts
 from agent.providers.reasoning import keep_fields, kept_fields
 
 Item = dict[str, Any]
@@ -155,17 +156,15 @@ def _output_item(message: Message) -> Item:
 def _parts(content: Any) -> Any:
     if not isinstance(content, list):
         return content or ""
-    return [_part(part) for part in images_apart(content)]
+    return [_part(part) for part in plain_parts(content)]
 
 
-def _part(part: Any) -> Any:
+def _part(part: Mapping[str, Any]) -> Any:
     if is_image(part):
         return _image(part)
-    if isinstance(part, Mapping) and part.get("type") in (None, "text"):
-        return {"type": "input_text", "text": part.get("text") or ""}
-    if isinstance(part, Mapping) and isinstance(part.get("file"), Mapping):
-        return {"type": "input_file", **part["file"]}
-    return {"type": "input_text", "text": part} if isinstance(part, str) else part
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_file", **part["file"]} if isinstance(part.get("file"), Mapping) else part
 
 
 def _image(part: Mapping[str, Any]) -> Item:

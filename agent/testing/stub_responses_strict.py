@@ -250,6 +250,8 @@ def _message_fault(item: Item) -> str:
 def _parts_fault(parts: Sequence[Any], role: str) -> str:
     for part in parts:
         needed = _PARTS[role].get(str(part.get("type"))) if isinstance(part, Mapping) else None
+        if needed and "file_id" in part:
+            needed = "file_id"
         if needed is None or not isinstance(part.get(needed), str):
             return f"a message of role {role!r} cannot hold the part {part!r:.80}"
         if part["type"] == "input_image" and not part.get("detail"):

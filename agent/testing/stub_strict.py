@@ -31,6 +31,8 @@ _PRICED = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RAW_SURROGATE = re.compile(b"\xed[\xa0-\xbf]")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PARTS = {"text": "text", "image_url": "image_url", "input_audio": "input_audio", "file": "file"}
+"""Types of parts, and the field that each needs."""
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
@@ -145,11 +147,24 @@ def _fields_fault(message: Mapping[str, Any]) -> str:
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(content, str | list | None):
         return f"content must be text, a list of parts or null, not {type(content).__name__}"
+    fault = _parts_fault(content if isinstance(content, list) else ())
+    if fault:
+        return fault
     if role in ("user", "assistant") and is_blank(content) and not calls:
         return f"empty content of a message of role {role!r}"
     if calls is not None and (role != "assistant" or not calls):
         return "tool_calls must be a list of at least one call of an assistant message"
     return _calls_fault(calls or ())
+
+
+def _parts_fault(parts: Sequence[Any]) -> str:
+    for index, part in enumerate(parts):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        value = part.get(_PARTS[kind]) if kind in _PARTS else None
+        said = value.get("url") if kind == "image_url" and isinstance(value, Mapping) else value
+        if said is None or (kind in ("text", "image_url") and not isinstance(said, str)):
+            return f"content.{index} is no part of a known type"
+    return ""
 
 
 def _calls_fault(calls: Sequence[Mapping[str, Any]]) -> str:
