@@ -119,7 +119,9 @@ class AnswerReader:
                 self._take(event.data)
 
     def _take(self, data: bytes) -> None:
-        """Take in one JSON object and pass on what is new in it."""
+        """Take in one JSON object and pass on what is new in it; an empty event says nothing."""
+        if not data.strip():
+            return
         try:
             part = load_json(data)
         except ValueError:

@@ -156,6 +156,8 @@ class AnthropicPieces:
             return None
         source, name = _GROWING.get(str(delta.get("type")), ("", ""))
         piece = delta.get(source)
+        if block is None and source in ("text", "thinking"):
+            block = self._blocks[index] = _Block({"type": source})
         if block is None or not isinstance(piece, str) or not piece:
             return None
         block.grown.setdefault(name, []).append(piece)

@@ -1,7 +1,7 @@
 """Puts an answer of the Responses API together, from the events of a stream or from one object.
 
-An item that is done counts as it is then; until it is, as far as its deltas came. Tolerant of
-servers that leave out deltas, indexes or the final output. Pure.
+An item that is done counts as it is then; until it is, as the final output has it, else as far as
+its deltas came. Tolerant of servers that leave out deltas, indexes or the final output. Pure.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class ResponsePieces:
         self._id = ""
         self._items: dict[Any, dict[str, Any]] = {}
         self._deltas: dict[Any, list[str]] = {}
+        self._keys: dict[str, Any] = {}
+        self._done: set[Any] = set()
         self._refusal: list[str] = []
         self._usage: TokenUsage | None = None
         self._finish: str | None = None
@@ -92,7 +94,9 @@ class ResponsePieces:
     def _open(self, part: Mapping[str, Any]) -> Delta | None:
         item = part.get("item")
         if isinstance(item, Mapping):
-            self._items.setdefault(_key(part), dict(item))
+            key = self._key(part)
+            self._keys.setdefault(_string(item.get("id")), key)
+            self._items.setdefault(key, dict(item))
         return None
 
     def _close(self, part: Mapping[str, Any]) -> Delta | None:
@@ -100,15 +104,16 @@ class ResponsePieces:
         item = part.get("item")
         if not isinstance(item, Mapping):
             return None
-        key = _key(part)
+        key = self._key(part)
         is_new = key not in self._deltas
+        self._done.add(key)
         self._items[key] = _with_call_id(item)
         self._deltas.pop(key, None)
         return self._told(item) if is_new else None
 
     def _text(self, part: Mapping[str, Any]) -> Delta | None:
         piece = _string(part.get("delta"))
-        key = _key(part)
+        key = self._key(part)
         self._items.setdefault(key, {"type": "message"})
         self._deltas.setdefault(key, []).append(piece)
         return Delta(text=clean_text(piece)) if piece else None
@@ -116,24 +121,33 @@ class ResponsePieces:
     def _refused(self, part: Mapping[str, Any]) -> Delta | None:
         piece = _string(part.get("delta"))
         self._refusal.append(piece)
-        self._deltas.setdefault(_key(part), [])
+        self._deltas.setdefault(self._key(part), [])
         return Delta(text=clean_text(piece)) if piece else None
 
     def _arguments(self, part: Mapping[str, Any]) -> Delta | None:
-        self._deltas.setdefault(_key(part), []).append(_string(part.get("delta")))
+        self._deltas.setdefault(self._key(part), []).append(_string(part.get("delta")))
         return None
 
     def _reasoned(self, part: Mapping[str, Any]) -> Delta | None:
         piece = _string(part.get("delta"))
-        self._deltas.setdefault(_key(part), [])
+        self._deltas.setdefault(self._key(part), [])
         return Delta(reasoning=clean_text(piece)) if piece else None
 
     def _next_part(self, part: Mapping[str, Any]) -> Delta | None:
         return Delta(reasoning="\n\n") if part.get("summary_index") else None
 
+    def _key(self, part: Mapping[str, Any]) -> Any:
+        """Return what names the item that an event is about: its place where one was told."""
+        index = part.get("output_index")
+        if isinstance(index, int):
+            return index
+        item = part.get("item")
+        name = part.get("item_id") or (item.get("id") if isinstance(item, Mapping) else None)
+        return self._keys.get(name, name) if isinstance(name, str) else None
+
     # -- whole ------------------------------------------------------------------------------------
     def _end(self, answer: Mapping[str, Any]) -> Delta | None:
-        """Take in a response object; its output counts where no event told it."""
+        """Take in a response object; its output counts where no event told an item to its end."""
         self.begun = True
         self._id = _string(answer.get("id"))
         self._model = _string(answer.get("model")) or self._model
@@ -141,11 +155,15 @@ class ResponsePieces:
         self._finish = _finish_of(answer)
         self.ended = self._finish is not None
         output = answer.get("output")
-        if self._items or not isinstance(output, list):
+        has_places = all(isinstance(key, int) for key in self._items)
+        if not has_places or not isinstance(output, list):
             return None
         told = [
-            self._close({"item": item, "output_index": index}) for index, item in enumerate(output)
+            self._close({"item": item, "output_index": index})
+            for index, item in enumerate(output)
+            if index not in self._done
         ]
+        self._items = dict(sorted(self._items.items()))
         text = "".join(delta.text for delta in told if delta)
         reasoning = "\n\n".join(delta.reasoning for delta in told if delta and delta.reasoning)
         return Delta(text=text, reasoning=reasoning) if text or reasoning else None
@@ -184,15 +202,6 @@ _EVENTS: dict[str, Callable[[ResponsePieces, Mapping[str, Any]], Delta | None]] 
     "response.reasoning_summary_text.delta": ResponsePieces._reasoned,
     "response.reasoning_text.delta": ResponsePieces._reasoned,
 }
-
-
-def _key(part: Mapping[str, Any]) -> Any:
-    """Return what names the item that an event is about."""
-    index = part.get("output_index")
-    if isinstance(index, int):
-        return index
-    item = part.get("item")
-    return part.get("item_id") or (item.get("id") if isinstance(item, Mapping) else None)
 
 
 def _finish_of(answer: Mapping[str, Any]) -> str | None:
