@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.base.settings import Settings
+from agent.providers.catalog import open_route
 from agent.server import care, sessions
 from agent.server.chat import ChatRequest, complete_chat
 from agent.server.desk import Desk
@@ -120,11 +121,13 @@ class ServedApp:
     """The application with its desk, which lives as long as the loop it is served in.
 
     The store is the caller's. Concurrency: `drain` in the loop of the server.
+    Raises: SettingsError when the settings name no model that can be asked.
     """
 
     def __init__(self, settings: Settings, store: ServedStore, token: str) -> None:
         self._settings = settings
         self._store = store
+        self._route = open_route(settings.model, settings.local)
         self._desk: Desk | None = None
         self._app = Starlette(
             lifespan=self._live, exception_handlers={HTTPException: answer_missing}
@@ -150,7 +153,7 @@ class ServedApp:
 
     @asynccontextmanager
     async def _live(self, app: Starlette) -> AsyncIterator[None]:
-        desk = self._desk = Desk(self._settings, self._store)
+        desk = self._desk = Desk(self._settings, self._store, self._route)
         app.router.routes.extend(routes_of(ENDPOINTS, desk))
         try:
             yield

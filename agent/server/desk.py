@@ -19,7 +19,7 @@ from agent.base.errors import HermesError, UnknownSession
 from agent.base.events import Event
 from agent.base.ids import new_session_id
 from agent.base.settings import Settings
-from agent.providers.catalog import list_models, open_route
+from agent.providers.catalog import list_models
 from agent.providers.local import LocalModel, require_embedded
 from agent.providers.protocol import Provider
 from agent.server.agents import ServedAgent
@@ -85,14 +85,14 @@ class Desk:
     in any thread.
     """
 
-    def __init__(self, settings: Settings, store: ServedStore) -> None:
+    def __init__(self, settings: Settings, store: ServedStore, route: Provider) -> None:
         server = settings.server
         self.settings = settings
         self.store = store
         self.jobs = Jobs(server.max_turns, server.max_waiting)
         self.metrics = Metrics(self.jobs)
-        self.route = open_route(settings.model, settings.local)
-        self.model_check = ModelCheck(settings, self.route)
+        self.route = route
+        self.model_check = ModelCheck(settings, route)
         self._most_warm = server.warm_sessions
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[int, Conversation] = WeakValueDictionary()

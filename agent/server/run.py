@@ -63,7 +63,8 @@ def address_of(listener: socket.socket) -> str:
 class Server(uvicorn.Server):
     """A server that lets its work end before connections are cut.
 
-    `stop_signal` is the signal that stopped it, None when `should_exit` was set otherwise.
+    `stop_signal` is the signal that stopped it, None when `should_exit` was set otherwise;
+    `on_start` is called once requests are taken and signals are heard.
     """
 
     def __init__(self, app: ASGIApp, work: Work, *, grace_s: float) -> None:
@@ -82,6 +83,13 @@ class Server(uvicorn.Server):
         self._work = work
         self._grace_s = grace_s
         self.stop_signal: int | None = None
+        self.on_start: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start taking requests, and tell."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self.on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop in order; a second Ctrl-C stops at once. Signals are not raised again."""
@@ -100,6 +108,6 @@ class Server(uvicorn.Server):
 
 def run_server(server: Server, listener: socket.socket, on_start: Callable[[], None]) -> int:
     """Run until a signal stops it and return the exit code: 0, or 130 after Ctrl-C."""
-    on_start()
+    server.on_start = on_start
     server.run(sockets=[listener])
     return 130 if server.stop_signal == signal.SIGINT else 0

@@ -89,3 +89,23 @@ def test_a_missing_extra_names_the_command_that_installs_it(
 def test_a_port_out_of_range_is_refused(stub: StubModelServer) -> None:
     told = "hermes: server.port 70000 (command line) is out of range; set it to 0 to 65535\n"
     assert run(stub, "--port", "70000") == (2, told)
+
+
+def test_a_signal_is_heard_as_soon_as_the_address_was_told(stub: StubModelServer) -> None:
+    with running(stub) as (process, _address):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_a_model_that_cannot_be_asked_is_told_in_one_line(stub: StubModelServer) -> None:
+    settings = environment(stub) | {"HERMES_MODEL__BASE_URL": "ftp://host/v1"}
+    done = subprocess.run(
+        [*MAIN, "serve", "--port", "0"], env=settings, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "hermes: model.base_url 'ftp://host/v1' is no http or https address; "
+        "set it to one such as 'https://host/v1'\n"
+    )
