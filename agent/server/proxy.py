@@ -136,7 +136,7 @@ class Proxy:
 
 def _path_below_root(scope: Scope) -> str:
     """Return the path of a request below the root, as the client wrote it. Raises: Fault 404."""
-    whole = scope["raw_path"].decode("latin-1")
+    whole: str = scope["raw_path"].decode("latin-1")
     path = whole.removeprefix(_ROOT)
     is_listing = path == _MODELS or path.startswith(f"{_MODELS}/")
     leads_out = not {".", ".."}.isdisjoint(unquote(path).split("/"))
