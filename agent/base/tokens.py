@@ -207,8 +207,10 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Calibration:
-        """Return what `to_dict` gave; nothing stored means no report yet."""
-        return cls(float(data["ratio"]), int(data.get("reports", 1))) if data else cls()
+        """Return what `to_dict` gave; without a ratio there was no report yet."""
+        if not data or "ratio" not in data:
+            return cls()
+        return cls(float(data["ratio"]), int(data.get("reports", 1)))
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class ReplyReader:
     def _take(self, data: bytes) -> None:
         if data.strip() == _DONE:
             self.done = True
-        elif not self.done:
+        elif data.strip() and not self.done:
             self._add(load_json(data))
 
     def _add(self, part: Any) -> None:

@@ -185,6 +185,6 @@ def test_a_calibration_is_read_back_as_it_was_stored(ratio: float, reports: int)
     assert Calibration.from_dict(calibration.to_dict()) == calibration
 
 
-@pytest.mark.parametrize("stored", [None, {}])
+@pytest.mark.parametrize("stored", [None, {}, {"model": "m"}])
 def test_nothing_stored_is_no_report(stored: dict[str, Any] | None) -> None:
     assert Calibration.from_dict(stored) == Calibration()

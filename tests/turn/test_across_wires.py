@@ -212,6 +212,19 @@ def test_every_wire_carries_on_what_another_began(
     assert talk.passes
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_switch_after_which_nothing_was_said_is_taken_up_by_the_next_process(
+    stub: StubModelServer, store: SessionDB, tmp_path: Path, mode: str
+) -> None:
+    talk = Talk(stub, store, tmp_path)
+    with talk.agent(mode) as agent:
+        talk.say(agent, f"Remember: {SECRET}.")
+        agent.switch_model("m1")
+    with talk.agent(mode, model="m1") as agent:
+        talk.say(agent, "go on")
+    talk.require_whole()
+
+
 @pytest.mark.embedded
 def test_the_embedded_model_carries_on_what_the_wires_began_and_they_after_it(
     stub: StubModelServer, store: SessionDB, tmp_path: Path
