@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
 from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
@@ -18,7 +16,6 @@ from agent.base.cancel import CancelToken
 from agent.base.settings import Settings
 from agent.providers.endpoint import Endpoint, bare_url
 from agent.providers.protocol import Limits
-from agent.providers.text import load_json
 from agent.providers.transport import Transport
 from agent.server.faults import SERVER, Fault, answer_of, busy, refused
 from agent.server.proxy_conversations import Conversations
@@ -70,16 +67,15 @@ class Proxy:
         if scope["type"] != "http":
             return
         try:
-            asked, body = await self._read(scope, receive)
+            asked = await self._read(scope, receive)
         except Exception as error:
             await answer_of(error).response()(scope, receive, send)
             return
         cancel = CancelToken()
-        streams = isinstance(body, dict) and bool(body.get("stream"))
-        outlet = Outlet(streams=streams, company_s=self._company_s)
+        outlet = Outlet(company_s=self._company_s)
         exchange = Exchange(asked, self._conversations, self._upstream, outlet, cancel)
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, partial(exchange.run, body))
+        work = loop.run_in_executor(self._threads, exchange.run)
         self._running[work] = cancel
         work.add_done_callback(lambda done: self._running.pop(done, None))
         leaving = asyncio.ensure_future(wait_until_gone(receive))
@@ -95,8 +91,8 @@ class Proxy:
             leaving.remove_done_callback(gone)
             await end_tasks(leaving)
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Any]:
-        """Return a request and what its body says, None for a listing. Raises: Fault."""
+    async def _read(self, scope: Scope, receive: Receive) -> Asked:
+        """Return a request. Raises: Fault."""
         method, path = scope["method"], _path_below_root(scope)
         expected = "POST" if path == PATH else "GET"
         if method != expected:
@@ -109,13 +105,8 @@ class Proxy:
         query = scope["query_string"].decode("latin-1")
         target = f"{path}?{query}" if query else path
         if expected == "GET":
-            return Asked(target, headers, None), None
-        raw = await _read_body(receive)
-        try:
-            body = load_json(raw)
-        except ValueError as error:
-            raise refused(f"the body is no JSON: {error}") from None
-        return Asked(target, headers, raw), {} if body is None else body
+            return Asked(target, headers, None)
+        return Asked(target, headers, await _read_body(receive))
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, wait up to `grace_s` for what runs, then tell it to end."""

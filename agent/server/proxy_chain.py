@@ -11,18 +11,22 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
 
 from agent.base.messages import Message, clean_value
 from agent.base.record import dataclass
+from agent.base.tokens import estimate_message, estimate_text, estimate_tools
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 _VERSION = re.compile(r"[-@](?:\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$")
 _KEPT_CHAINS = 128
 _MARKS = frozenset({"cache_control"})
 """Fields of parts that clients move from message to message."""
+_SCHEMAS = ("tools", "functions", "response_format")
+"""Fields beside the messages that fill the window."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,26 @@ class Sent:
     model: str
     owner: str
 
+    @cached_property
+    def overhead_tokens(self) -> int:
+        """Estimated tokens of what it holds beside its rows."""
+        schemas = sum(
+            estimate_tools(field) if isinstance(field, list) else estimate_text(str(field))
+            for name in _SCHEMAS
+            if (field := self.body.get(name))
+        )
+        return schemas + sum(estimate_message(message) for _at, message in self.system_at)
+
+    @cached_property
+    def beyond_tokens(self) -> int:
+        """A bound of what large tool results hold beyond the excerpts that are stored."""
+        contents = (row.get("content") for row in self.rows if row["role"] == "tool")
+        return sum(len(text) for text in contents if isinstance(text, str) and len(text) > 16_384)
+
+
+_Opening = tuple[str, bytes]
+"""Whose conversation, and how it begins."""
+
 
 class Unreadable(Exception):
     """A request that is none: its text says why, for the client."""
@@ -51,21 +75,22 @@ class Chains:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[bytes, tuple[Sequence[Message], list[str]]] = OrderedDict()
+        self._kept: OrderedDict[_Opening, tuple[Sequence[Message], list[str]]] = OrderedDict()
 
-    def of(self, rows: Sequence[Message], *, start: str) -> list[str]:
+    def of(self, rows: Sequence[Message], *, start: str, owner: str = "") -> list[str]:
         """Return what `chain` does."""
         if not rows:
             return []
-        opening = link(start.encode("utf-8", "replace"), rows[0])
+        first = link(start.encode("utf-8", "replace"), rows[0])
+        opening = owner, first
         with self._lock:
             known_rows, known = self._kept.pop(opening, ((), []))
         same = 0
         for row, before in zip(rows, known_rows, strict=False):
-            if row != before:
+            if row is not before and row != before:
                 break
             same += 1
-        hashes = known[:same] or [opening.hex()]
+        hashes = known[:same] or [first.hex()]
         before_hash = bytes.fromhex(hashes[-1])
         for row in rows[len(hashes) :]:
             before_hash = link(before_hash, row)
@@ -77,8 +102,11 @@ class Chains:
         return hashes
 
 
-def read_request(body: Any, key: str, chains: Chains | None = None) -> Sent:
-    """Return what a parsed body says. Raises: Unreadable."""
+def read_request(body: Any, key: str, chains: Chains | None = None, *, known: int = 0) -> Sent:
+    """Return what a parsed body says; its first `known` messages were read before.
+
+    Raises: Unreadable.
+    """
     if not isinstance(body, dict):
         raise Unreadable(f"the body must be a JSON object, not {type(body).__name__}")
     messages = body.get("messages")
@@ -87,14 +115,16 @@ def read_request(body: Any, key: str, chains: Chains | None = None) -> Sent:
     rows: list[Message] = []
     system_at: list[tuple[int, Message]] = []
     for index, message in enumerate(messages):
-        _require_message(message, index)
+        if index >= known:
+            _require_message(message, index)
         if message["role"] in SYSTEM_ROLES:
             system_at.append((len(rows), message))
         else:
             rows.append(message)
     model = str(body.get("model") or "")
-    hashes = (chains or Chains()).of(rows, start=model_family(model))
-    return Sent(body, rows, hashes, system_at, model, owner_digest(key))
+    owner = owner_digest(key)
+    hashes = (chains or Chains()).of(rows, start=model_family(model), owner=owner)
+    return Sent(body, rows, hashes, system_at, model, owner)
 
 
 def _require_message(message: Any, index: int) -> None:

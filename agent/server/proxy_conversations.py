@@ -21,8 +21,9 @@ from agent.compaction.budget import PREPARE_SHARE, budget_for
 from agent.providers.endpoint import bare_url
 from agent.providers.facts import listed_facts
 from agent.providers.windows import SMALLEST_WINDOW_TOKENS
+from agent.server.proxy_bodies import Bodies
 from agent.server.proxy_chain import Chains, Sent, after
-from agent.server.proxy_host import ProxyHost, overhead_of
+from agent.server.proxy_host import ProxyHost
 from agent.sessions.prefixes import History, Standing, accept_history
 from agent.turn.routes import Route
 from hermes_state import SessionDB
@@ -49,6 +50,7 @@ class Conversations:
         self.store = store
         self.settings = settings
         self.upstream = upstream
+        self.bodies = Bodies()
         self.chains = Chains()
         self._lock = threading.Lock()
         self._hosts: OrderedDict[int, ProxyHost] = OrderedDict()
@@ -164,7 +166,8 @@ class Conversations:
         if not standing.generation:
             if body_bytes < near_tokens:
                 return None
-            if standing.live_tokens + overhead_of(sent) + _beyond_rows(sent.rows) < near_tokens:
+            held_tokens = standing.live_tokens + sent.overhead_tokens + sent.beyond_tokens
+            if held_tokens < near_tokens:
                 return None
         return self.host(standing)
 
@@ -200,12 +203,6 @@ def _reserve(body: Mapping[str, Any], window_tokens: int) -> int:
     asked = [body.get(name) for name in ("max_completion_tokens", "max_tokens")]
     given = next((value for value in asked if isinstance(value, int) and value > 0), None)
     return min(given or min(4096, window_tokens // 8), window_tokens // 2)
-
-
-def _beyond_rows(rows: Sequence[Message]) -> int:
-    """Return a bound of what large tool results hold beyond the excerpts that are stored."""
-    contents = (row.get("content") for row in rows if row["role"] == "tool")
-    return sum(len(text) for text in contents if isinstance(text, str) and len(text) > 16_384)
 
 
 class _Caretaker:

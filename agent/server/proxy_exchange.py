@@ -6,7 +6,6 @@ Runs in a thread of its own. Read next: `proxy_host.py` (what is forwarded), `pr
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import orjson
 
@@ -17,9 +16,10 @@ from agent.base.record import dataclass
 from agent.providers.protocol import TokenUsage
 from agent.providers.text import load_json
 from agent.server.faults import Answer, answer_of, refused
-from agent.server.proxy_chain import Sent, Unreadable, read_request
+from agent.server.proxy_bodies import Reading
+from agent.server.proxy_chain import Sent, Unreadable, owner_digest, read_request
 from agent.server.proxy_conversations import Conversations
-from agent.server.proxy_host import Moved, Prepared, ProxyHost, compose, overhead_of
+from agent.server.proxy_host import Moved, Prepared, ProxyHost, compose
 from agent.server.proxy_outlet import Outlet, Sign, Whole
 from agent.server.proxy_passage import Answered, Asked, Passage, TooLarge, Upstream, encode_body
 from agent.server.proxy_recall import Rounds
@@ -59,17 +59,18 @@ class Exchange:
         self._upstream = upstream
         self._outlet = outlet
         self._cancel = cancel
+        self._reading: Reading | None = None
         self._kept = _Kept()
         self._is_waiting = False
 
-    def run(self, body: Any) -> None:
-        """Answer the client; `body` is what the request's body says, None for a listing."""
+    def run(self) -> None:
+        """Answer the client."""
         follow = None
         try:
-            if body is None:
+            if self._asked.body is None:
                 self._serve_listing()
             else:
-                follow = self._serve(body)
+                follow = self._serve(self._read(self._asked.body))
         except Unreadable as error:
             self._fail(refused(str(error)).answer)
         except RecursionError:
@@ -99,9 +100,20 @@ class Exchange:
         except ValueError:
             return
 
-    def _serve(self, body: Any) -> tuple[Sent, Prepared] | None:
+    def _read(self, raw: bytes) -> Sent:
+        """Return what the client sent. Raises: Unreadable."""
+        conversations, key = self._conversations, self._asked.credentials
+        try:
+            reading = conversations.bodies.read(raw, owner_digest(key))
+        except ValueError as error:
+            raise Unreadable(f"the body is no JSON: {error}") from None
+        sent = read_request(reading.body, key, conversations.chains, known=reading.known)
+        self._outlet.streams = bool(sent.body.get("stream"))
+        self._reading = reading
+        return sent
+
+    def _serve(self, sent: Sent) -> tuple[Sent, Prepared] | None:
         """Serve a request; return what `_follow` takes when an answer was stored."""
-        sent = read_request(body, self._asked.credentials, self._conversations.chains)
         if not sent.rows or not sent.model:
             self._passage(None).forward_whole(self._asked.body)
             return None
@@ -109,12 +121,14 @@ class Exchange:
         host = self._conversations.host_if_near(sent, standing, len(self._asked.body or b""))
         prepared = Prepared(None, 0)
         if host is not None:
-            host, prepared = self._prepare(sent, host)
+            model = self._conversations.model_settings(sent, self._asked.key)
+            plain = host.as_it_came(sent, model, standing)
+            host, prepared = (host, plain) if plain else self._prepare(sent, host)
         answered = self._forward(sent, host, prepared)
         tries = self._conversations.settings.compression.max_attempts
         while isinstance(answered, TooLarge):
             if not prepared.estimated:
-                prepared = Prepared(None, standing.live_tokens + overhead_of(sent))
+                prepared = Prepared(None, standing.live_tokens + sent.overhead_tokens)
             smaller = None
             if tries > 0:
                 host = host or self._conversations.host(standing)
@@ -129,7 +143,7 @@ class Exchange:
         if self._kept.standing is None:
             return None
         if not prepared.estimated:
-            prepared = Prepared(None, standing.live_tokens + overhead_of(sent))
+            prepared = Prepared(None, standing.live_tokens + sent.overhead_tokens)
         self._kept.usage = answered.reader.usage if answered.reader is not None else None
         return sent, prepared
 
@@ -170,6 +184,8 @@ class Exchange:
 
     def _follow(self, sent: Sent, prepared: Prepared) -> None:
         """After the reply: keep the upstream's count, and have a pass prepared when it is near."""
+        if self._reading is not None:
+            self._conversations.bodies.keep(self._reading, sent.owner)
         self._conversations.ask_window(sent.model, self._asked.key)
         standing, size = self._kept.standing, len(self._asked.body or b"")
         host = standing and self._conversations.host_if_near(sent, standing, size)

@@ -20,12 +20,13 @@ from agent.base.ids import new_turn_id
 from agent.base.messages import Message, is_user_text
 from agent.base.record import dataclass
 from agent.base.settings import ModelSettings, Settings
-from agent.base.tokens import Calibration, estimate_message, estimate_text, estimate_tools
+from agent.base.tokens import Calibration, estimate_message
 from agent.compaction.budget import PREPARE_SHARE, Budget
 from agent.compaction.verdict import judge_last_pass, model_switched
 from agent.providers.protocol import TokenUsage
 from agent.server.proxy_chain import Sent
 from agent.server.proxy_recall import may_offer, recall_tokens
+from agent.sessions.prefixes import Standing
 from agent.sessions.protocol import SessionStore
 from agent.turn.background import TRIGGER as BETWEEN_TURNS
 from agent.turn.host import Turn
@@ -47,8 +48,6 @@ _CALLS = re.compile(
 _READ_ON = re.compile(
     r'(?<=characters left out here); read on with recall\(rows="\d+", offset=\d+\)\]'
 )
-_SCHEMAS = ("tools", "functions", "response_format")
-"""Fields beside the messages that fill the window."""
 
 
 class Moved(Exception):
@@ -66,20 +65,10 @@ class Prepared:
     estimated: int
 
 
-def overhead_of(sent: Sent) -> int:
-    """Return the estimated tokens of what a request holds beside its rows."""
-    schemas = sum(
-        estimate_tools(field) if isinstance(field, list) else estimate_text(str(field))
-        for name in _SCHEMAS
-        if (field := sent.body.get(name))
-    )
-    return schemas + sum(estimate_message(message) for _at, message in sent.system_at)
-
-
 class ProxyHost(AgentRuntime):
     """The runtime of one conversation: no prompt and no tools of its own, the caller's key.
 
-    Concurrency: everything but `close` under `held`.
+    Concurrency: everything but `as_it_came` and `close` under `held`.
     """
 
     def __init__(self, store: SessionStore, session_id: str, settings: Settings) -> None:
@@ -138,7 +127,7 @@ class ProxyHost(AgentRuntime):
         before = self.settings.model
         self._client_rows = sent.rows
         self.offers_recall = self.settings.proxy.recall and may_offer(sent.body)
-        self._beside_tokens = overhead_of(sent) + (recall_tokens() if self.offers_recall else 0)
+        self._beside_tokens = sent.overhead_tokens + (recall_tokens() if self.offers_recall else 0)
         if dataclasses.replace(before, max_output_tokens=model.max_output_tokens) != model:
             self.background.stop()
             self._use_model(dataclasses.replace(self.settings, model=model))
@@ -148,6 +137,19 @@ class ProxyHost(AgentRuntime):
             self.calibrate(Calibration(), {})
             self.store.settle(self.session_id, model_switched(self.clock.now()))
         self._bind_compressor()
+
+    def as_it_came(self, sent: Sent, model: ModelSettings, standing: Standing) -> Prepared | None:
+        """Return how a request goes on that needs nothing done: no pass waits or has replaced
+        anything, and all of it fits. None where that is not plain.
+
+        Concurrency: any thread.
+        """
+        is_plain = not standing.generation and not sent.beyond_tokens
+        if not is_plain or self._may_be_prepared or self.settings.model != model:
+            return None
+        estimated = standing.live_tokens + sent.overhead_tokens
+        fits = estimated + recall_tokens() <= self.budget().usable_tokens
+        return Prepared(None, estimated) if fits else None
 
     def prepare(self, sent: Sent, cancel: CancelToken, on_wait: Callable[[], None]) -> Prepared:
         """Return what to send, after the pass that waits to be committed and, if the request would

@@ -55,13 +55,14 @@ class Sign(Enum):
 class Outlet:
     """Made in the loop.
 
-    `streams` is whether the client asked for a stream, `company_s` how long it waits for the first
-    comment and for each further one.
+    `streams` is whether the client asked for a stream, as soon as that is known; `company_s` is how
+    long it waits for the first comment and for each further one.
     Concurrency: `put` from the request's thread, the rest in the loop.
     """
 
-    def __init__(self, *, streams: bool, company_s: float) -> None:
-        self._company_s = company_s if streams else None
+    def __init__(self, *, company_s: float) -> None:
+        self.streams = False
+        self._company_s = company_s
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Start | Whole | Sign | bytes] = asyncio.Queue()
         self._ahead = threading.BoundedSemaphore(_AHEAD)
@@ -93,9 +94,9 @@ class Outlet:
                 await self._piece(send, COMPANY)
                 continue
             if item is Sign.WAITING:
-                wait_s = self._company_s
+                wait_s = self._company_s if self.streams else None
             elif item is Sign.READY:
-                wait_s = self._company_s if self._is_started else None
+                wait_s = self._company_s if self.streams and self._is_started else None
             elif isinstance(item, Sign):
                 if item is Sign.END:
                     await self._end(send)
