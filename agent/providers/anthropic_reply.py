@@ -169,7 +169,8 @@ class AnthropicPieces:
         blocks = list(self._blocks.values())
         text = "".join(block.text("text") for block in blocks if block.kind == "text")
         message: Message = {"role": "assistant", "content": text}
-        calls = calls_apart(block.call() for block in blocks if block.kind == "tool_use")
+        called = [b.call() for b in blocks if b.kind == "tool_use" and b.opened.get("name")]
+        calls = calls_apart(called)
         if calls:
             message["tool_calls"] = calls
         reasoning = keep_fields(self._layout(blocks), self._route)

@@ -20,6 +20,7 @@ _Key = tuple[int | None, Any, bool]
 
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
+_NAMELESS = "unnamed"
 _SPARE_BYTES = 8 * 1024 * 1024
 
 
@@ -110,6 +111,8 @@ def write_chat_row(message: Message, replays: bool, *, route: str) -> bytes:
         wire["tool_calls"] = [valid_call(call) for call in wire["tool_calls"]]
         if wire.get("content") == "":
             wire["content"] = None  # an empty text beside calls is refused by some providers
+    else:
+        wire.pop("tool_calls", None)
     if message.get("role") == "tool" and "name" in wire:
         wire["name"] = valid_name(str(wire["name"]))
     if isinstance(wire.get("content"), list):
@@ -143,7 +146,7 @@ def valid_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def valid_name(name: str) -> str:
     """Return the name of a tool as strict servers take it."""
-    return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME]
+    return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME] or _NAMELESS
 
 
 def _is_json_object(text: Any) -> bool:

@@ -29,6 +29,8 @@ def _plain(part: Any) -> Any:
     if is_image(part):
         return _image(part)
     kind, said = part.get("type"), part.get("text")
+    if kind == "refusal":
+        return _text(part.get("refusal"))
     if kind in _TEXTS or (kind is None and isinstance(said, str)):
         return part if kind == "text" and isinstance(said, str) else _text(said)
     return part if isinstance(kind, str) else _text("[part]")

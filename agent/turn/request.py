@@ -190,21 +190,42 @@ def _pair_results(rows: list[Message], limits: ShapeLimits) -> list[Message]:
             ordered.append(row)
             continue
         late = _take_late_requests(ordered, row.get("_seen"))
-        ordered.append(row)
+        ordered.append(_with_ids(row) if row.get("tool_calls") else row)
         if row.get("tool_calls"):
-            wanted = call_ids(row)
-            results: dict[str, Message] = {}
+            results: dict[str, list[Message]] = {}
             while index < count and rows[index]["role"] != "assistant":
                 following = rows[index]
                 if following["role"] == "tool":
-                    results.setdefault(str(following.get("tool_call_id", "")), following)
+                    name = str(following.get("tool_call_id", ""))
+                    results.setdefault(name, []).append(following)
                 else:
                     late.append(following)
                 index += 1
-            answers = [results.get(call_id) or _lost_result(call_id) for call_id in wanted]
+            pairs = zip(call_ids(row), call_ids(ordered[-1]), strict=True)
+            answers = [_result_of(results.get(was), call_id) for was, call_id in pairs]
             ordered.extend(_bound_round(answers, limits.round_tokens))
         ordered.extend(late)
     return ordered
+
+
+def _with_ids(row: Message) -> Message:
+    """Return an answer whose calls have ids of their own; the same one when they do already."""
+    ids = [call.get("id") for call in row["tool_calls"]]
+    if len({name for name in ids if isinstance(name, str) and name}) == len(ids):
+        return row
+    mark = f"call_{row.get('_seq', 0)}"
+    calls = [{**call, "id": f"{mark}_{place}"} for place, call in enumerate(row["tool_calls"])]
+    return _without_identity(row) | {"tool_calls": calls}
+
+
+def _result_of(found: list[Message] | None, call_id: str) -> Message:
+    """Return the first result that is left of a call, under the id that the call has now."""
+    if not found:
+        return _lost_result(call_id)
+    result = found.pop(0)
+    if result.get("tool_call_id") == call_id:
+        return result
+    return _without_identity(result) | {"tool_call_id": call_id}
 
 
 def _take_late_requests(ordered: list[Message], seen: int | None) -> list[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -259,6 +259,30 @@ CASES: dict[str, Case] = {
         body(start(), block(0, "tool_use", id="c", name="f", input=CALL[1]), *stop("tool_use")),
         ("", [CALL], "tool_calls"),
     ),
+    "chat, a call without a name": (
+        "chat completions",
+        body(chunk(content="all"), piece(0, ARGUMENTS, "", "c1"), chunk("tool_calls")),
+        ("all", [], "stop"),
+    ),
+    "responses, a call without a name": (
+        "responses",
+        body(
+            response("output_item.done", output_index=0, item=spoken("all")),
+            response("output_item.done", output_index=1, item=called("")),
+            completed(),
+        ),
+        ("all", [], "stop"),
+    ),
+    "messages, a call without a name": (
+        "anthropic messages",
+        body(
+            start(),
+            block(0, "text", text="all"),
+            block(1, "tool_use", id="c", name="", input={}),
+            *stop("tool_use"),
+        ),
+        ("all", [], "stop"),
+    ),
     "messages, a text whose block was not opened": (
         "anthropic messages",
         body(start(), delta(0, "text_delta", text="all"), *stop()),
@@ -281,7 +305,6 @@ def test_an_odd_stream_is_the_answer_that_it_means(
     assert heard == expected[0]
 
 
-Half = Callable[[], list[Event]]
 HALVES: dict[str, list[Event]] = {
     "chat completions": [chunk(content="half")],
     "responses": [
