@@ -195,10 +195,12 @@ class _Call:
         return stored
 
     def accept(self, reply: ModelReply) -> Message:
-        """Store the answer and account for its usage."""
+        """Store the answer and account for its usage; calls of a filtered one are not made."""
         self.host.routes.current.answered(self.failures.began_at)
         message = dict(reply.message)
         message["_finish_reason"] = reply.finish_reason
+        if reply.finish_reason == "content_filter":
+            message.pop("tool_calls", None)
         message["_model"] = reply.model or self.host.provider.model
         if reply.usage is not None:
             message["_usage"] = dataclasses.asdict(reply.usage)
