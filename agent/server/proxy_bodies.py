@@ -24,11 +24,15 @@ _OPENING = frozenset(b"[{")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a body says. Its first `known` messages are the very objects of an earlier body."""
+    """What a body says. Its first `known` messages are the very objects of an earlier body.
+
+    `closes` is where its messages end, where that is known already.
+    """
 
     raw: bytes
     body: Any
     known: int = 0
+    closes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,16 +65,19 @@ class Bodies:
             found = [kept for kept in self._kept if kept.owner == owner]
         for kept in found:
             if raw.startswith(kept.stem) and raw.endswith(kept.tail):
-                added = _added(raw[len(kept.stem) : len(raw) - len(kept.tail)])
+                closes = len(raw) - len(kept.tail)
+                added = _added(raw[len(kept.stem) : closes])
                 if added is not None:
                     known = kept.body["messages"]
                     body = {**kept.body, "messages": [*known, *added]}
-                    return Reading(raw, body, len(known))
+                    return Reading(raw, body, len(known), closes)
         return Reading(raw, load_json(raw))
 
     def keep(self, reading: Reading, owner: str) -> None:
         """Keep a body whose messages are a list, in place of the one that it goes on from."""
-        closes = _end_of_messages(reading.raw)
+        closes = reading.closes
+        if closes is None:
+            closes = _end_of_messages(reading.raw)
         if closes is None:
             return
         stem, tail = reading.raw[:closes].rstrip(), reading.raw[closes:]

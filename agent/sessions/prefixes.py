@@ -44,6 +44,15 @@ class History:
     tip_only: bool = False
     answer: Message | None = None
 
+    @property
+    def known(self) -> int:
+        """How many messages are stored already, if nothing is new but what followed the last
+        answer."""
+        if self.answer is not None:
+            return len(self.messages)
+        places = range(len(self.messages), 0, -1)
+        return next((at for at in places if self.messages[at - 1]["role"] == "assistant"), 0)
+
     def ready(self, count: int) -> list[Incoming]:
         """Return what follows the first `count` messages, ready to be inserted.
 
@@ -95,18 +104,16 @@ def accept_history(database: SqliteDatabase, clock: Clock, history: History) -> 
     else it is forked there, so what another branch holds is never touched.
     Concurrency: any thread; two that bring the same history find the same conversation.
     """
+    expected = history.known
     for _ in range(_TRIES):
-        with database.read() as connection:
-            found = _find(connection, history)
-            is_known = found.count == len(history.hashes) and found.is_tip
-            if is_known and _prompt_of(connection, found.session_id) == history.system_prompt:
-                return _standing(found, appended=0)
-        if history.tip_only and not found.is_tip:
-            return _standing(found, appended=0)
-        ready = history.ready(found.count)
+        ready = history.ready(expected)
         with database.write() as connection:
-            if _find(connection, history) == found:
+            found = _find(connection, history)
+            if history.tip_only and not found.is_tip:
+                return _standing(found, appended=0)
+            if found.count == expected:
                 return _go_on(connection, history, found, ready, clock.now())
+        expected = found.count
     raise StoreBusy(
         f"the conversation changed {_TRIES} times while a request was accepted; send it again"
     )

@@ -49,7 +49,7 @@ def test_of_a_body_that_goes_on_only_the_new_messages_are_read(indent: int | Non
     read(bodies, encoded({"model": "m", "messages": [{"a": "]"}], "stream": True}, indent))
     longer = {"model": "m", "messages": [{"a": "]"}, {"b": "\\"}, {}], "stream": True}
     raw = encoded(longer, indent)
-    assert bodies.read(raw, "o") == Reading(raw, longer, known=1)
+    assert bodies.read(raw, "o") == Reading(raw, longer, known=1, closes=raw.rindex(b"]"))
     assert bodies.read(raw, "another") == Reading(raw, longer)
 
 
