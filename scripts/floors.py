@@ -50,8 +50,10 @@ few of those who import its user."""
 
 FIRST_USE = {
     "agent.compaction.review": frozenset(("agent.compaction.conserve",)),
-    "agent.sessions.extracts": frozenset(("agent.base.extract",)),
-    "agent.sessions.pins": frozenset(("agent.base.extract_words",)),
+    "agent.sessions.extracts": frozenset(
+        ("agent.base.extract", "agent.base.extract_tasks", "agent.base.takeback")
+    ),
+    "agent.sessions.pins": frozenset(("agent.base.takeback",)),
 }
 """Parts of our own that only a first turn or pass needs, by the module that opens them then."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agent.base.clock import Clock
 from agent.base.messages import Message, text_of
+from agent.base.redact import redact
 from agent.sessions import pins
 from agent.sessions import statements as sql
 from agent.sessions.blobs import whole
@@ -157,7 +158,6 @@ def _tasks(message: Message) -> Iterator[Extract]:
         return
     from agent.base.extract import Extract, ExtractKind
     from agent.base.extract_tasks import tasks_of
-    from agent.base.redact import redact
 
     for place, (status, text) in enumerate(tasks_of(message), len(_text(message))):
         yield Extract(ExtractKind.TASK, status, redact(text), (place, place))

@@ -53,7 +53,11 @@ class ExtractsContract:
 
     def test_a_release_in_other_words_retires_a_pin_and_is_noted(self, store: SessionStore) -> None:
         begin(store, 0)
-        said = ["No tables in your answers.", "The tables load slowly.", "Tables are welcome again."]
+        said = [
+            "No tables in your answers.",
+            "The tables load slowly.",
+            "Tables are welcome again.",
+        ]
         left = []
         for text in said:
             store.append(SESSION, [user(text), assistant("ok")])
