@@ -218,34 +218,6 @@ def test_what_the_store_may_hold_is_never_refused(wire: Wire, stub: StubModelSer
     assert ask(wire(stub.base_url), *history).message["content"] == "ok"
 
 
-PNG = "data:image/png;base64,aGVsbG8="
-PARTS = {
-    "strings": ["see", "this"],
-    "texts of the Responses API": [{"type": "input_text", "text": "see"}],
-    "its images": ["see", {"type": "input_image", "image_url": PNG, "detail": "low"}],
-    "an image that an endpoint keeps": ["see", {"type": "input_image", "file_id": "file-1"}],
-    "images of the Messages API": [
-        "see",
-        {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
-    ],
-    "an address alone": ["see", {"image_url": PNG}, {"type": "image_url", "image_url": PNG}],
-    "nothing that can be shown": ["see", None, 3, {}, {"type": "text"}, {"type": "image"}],
-}
-
-
-@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS.keys())
-def test_parts_of_any_wire_are_never_refused(
-    wire: Wire, case: WireCase, stub: StubModelServer, parts: list[Any]
-) -> None:
-    made = call("look", "{}", call_id="c1")
-    shown = {**result(made, ""), "content": parts}
-    ask(wire(stub.base_url), user(parts), assistant("", made), shown, user("and?"))
-    [request] = stub.requests
-    assert request.refusal == ""
-    assert "see" in dict(case.sent(request.body)[:1])["user"]
-
-
 def test_a_field_that_is_refused_is_learned_once(wire: Wire, stub: StubModelServer) -> None:
     why = {"message": "Unsupported value: 'temperature'", "param": "temperature"}
     stub.script(lambda r: Reply(status=400, error=why) if "temperature" in r.body else Reply())
