@@ -1,8 +1,7 @@
 """`AIAgent`: an agent whose conversations never have to end, for programs and for every surface.
 
-Construction touches no network and no file but the given store. Read next:
-`agent/turn/loop.py` (one turn), `agent/conversation_compression.py` (one pass),
-`agent/sessions/protocol.py` (the store).
+Construction touches no network and no file but the given store. Read next: `agent/turn/loop.py`
+(a turn), `agent/conversation_compression.py` (a pass), `agent/sessions/protocol.py` (the store).
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ else:
 _log = logging.getLogger(__name__)
 
 EXTRACT_SHARE = 0.25
-"""Part of the trigger from which on rows are extracted after each turn; whatever asks for pins
-or prepares a pass extracts the rest itself."""
+"""Part of the trigger from which on rows are extracted after each turn; later whoever asks does."""
 
 __all__ = ["AIAgent", "ContextMeter", "TurnResult", "UsageTotals"]
 
@@ -333,9 +331,7 @@ class AIAgent(AgentRuntime):
         finally:
             note_turn_persisted(self)
             self._turn = None
-        self.store.index_pending()
-        if turn.used_tokens >= self.trigger_tokens * EXTRACT_SHARE:
-            self.store.extract_pending()
+        self._take_care(turn)
         if ending.stop_reason != "interrupted":
             self.background.consider(turn.used_tokens)
         return TurnResult(
@@ -356,6 +352,12 @@ class AIAgent(AgentRuntime):
         answer = ending.final_text if ending.stop_reason in ("stop", "length") else ""
         self.live.refresh()
         _micro_compact_after_turn(self, list(self.live.messages), answer, _log, turn.id)
+
+    def _take_care(self, turn: Turn) -> None:
+        """Complete the search index, and the extracts where they may soon be needed."""
+        self.store.index_pending()
+        if turn.used_tokens >= self.trigger_tokens * EXTRACT_SHARE:
+            self.store.extract_pending()
 
     def _change_view(self, change: Callable[[Guards], UndoResult]) -> UndoResult:
         """Stop a running pass, make a change of the view, and tell it."""

@@ -5,7 +5,7 @@ Read next: `desk.py`, which keeps one for each conversation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class Served:
 class ServedAgent(AIAgent):
     """An agent that takes the messages of a request and runs the turn they ask for."""
 
+    on_accepted: Callable[[], None]
+    """Told after each turn that rows wait to be indexed and extracted, which is not done here."""
     _wishes = Wishes()
     _wished_cancel = CancelToken()
     _prompt: str | None = None
@@ -126,6 +128,9 @@ class ServedAgent(AIAgent):
         turn.temperature = self._wishes.temperature
         self._wished_cancel.on_cancel(turn.cancel.cancel)
         return turn
+
+    def _take_care(self, turn: Turn) -> None:
+        self.on_accepted()
 
     # -- what requests are made of ------------------------------------------------------------
     @property

@@ -23,6 +23,7 @@ from agent.providers.catalog import list_models
 from agent.providers.local import LocalModel, require_embedded
 from agent.providers.protocol import Provider
 from agent.server.agents import ServedAgent
+from agent.server.caretaker import Caretaker
 from agent.server.faults import answer_of
 from agent.server.jobs import Feed, Job, Jobs
 from agent.server.metrics import Metrics
@@ -93,18 +94,36 @@ class Desk:
         self.metrics = Metrics(self.jobs)
         self.route = route
         self.model_check = ModelCheck(settings, route)
+        self._caretaker = Caretaker(store, lambda: bool(self.jobs.running))
         self._most_warm = server.warm_sessions
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[int, Conversation] = WeakValueDictionary()
         self._warm: OrderedDict[int, Conversation] = OrderedDict()
+        self._left: list[ServedAgent] = []
+        """Agents of conversations that were deleted, to be closed."""
 
     def find(self, session: SessionRecord) -> Conversation:
         """Return the conversation of a stored session."""
         with self._lock:
             found = self._known.get(session.conversation_id)
+            if found is not None and self._was_deleted(found, session):
+                found.is_deleted = True
+                if found.agent is not None and not found.users:
+                    self._left.append(found.agent)
+                self._forget(found)
+                found = None
             if found is None:
                 found = self._known[session.conversation_id] = Conversation(session)
             return found
+
+    def _was_deleted(self, found: Conversation, session: SessionRecord) -> bool:
+        """Return whether another process deleted a conversation, so that a newer has its number."""
+        if found.session_id == session.id:
+            return False
+        try:
+            return self.store.session(found.session_id).conversation_id != found.id
+        except UnknownSession:
+            return True
 
     async def named(self, name: str) -> Conversation:
         """Return a conversation by id, beginning of an id, or title. Raises: UnknownSession."""
@@ -166,7 +185,7 @@ class Desk:
             conversation.users += 1
             self._warm[conversation.id] = conversation
             self._warm.move_to_end(conversation.id)
-            cooled = self._cool()
+            cooled, self._left = [*self._cool(), *self._left], []
         for agent in cooled:
             agent.close()
         try:
@@ -180,13 +199,15 @@ class Desk:
             self.metrics.observe(event)
             conversation.feed.publish(event)
 
-        return ServedAgent(
+        agent = ServedAgent(
             settings=self.settings,
             session_db=self.store,
             session_id=conversation.session_id,
             on_event=observe,
             platform=PLATFORM,
         )
+        agent.on_accepted = self._caretaker.wake
+        return agent
 
     def _cool(self) -> list[ServedAgent]:
         """Take the agents that are used least out of memory, until there are few enough."""
@@ -226,7 +247,9 @@ class Desk:
         await self.jobs.close()
         with self._lock:
             agents = [warm.agent for warm in self._warm.values() if warm.agent is not None]
+            agents += self._left
             self._warm.clear()
         for agent in agents:
             await asyncio.to_thread(agent.close)
+        await asyncio.to_thread(self._caretaker.close)
         self.route.close()

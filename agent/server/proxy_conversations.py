@@ -6,7 +6,6 @@ Read next: `proxy_host.py` (one of them), `agent/sessions/prefixes.py` (how they
 from __future__ import annotations
 
 import dataclasses
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +13,14 @@ from typing import Any
 
 from agent.base.cancel import CancelToken
 from agent.base.clock import SYSTEM_CLOCK, Clock
-from agent.base.errors import StoreError
+from agent.base.errors import UnknownSession
 from agent.base.messages import Message, clean_text, text_of
 from agent.base.settings import ModelSettings, Settings
 from agent.compaction.budget import PREPARE_SHARE, budget_for
 from agent.providers.endpoint import bare_url
 from agent.providers.facts import listed_facts
 from agent.providers.windows import SMALLEST_WINDOW_TOKENS
+from agent.server.caretaker import Caretaker
 from agent.server.proxy_bodies import Bodies
 from agent.server.proxy_chain import Chains, Sent, after
 from agent.server.proxy_host import ProxyHost
@@ -33,12 +33,6 @@ _NEAR_SHARE = 0.6
 """Part of what a pass is prepared at, above which a conversation is kept open: estimates of a
 conversation whose upstream has not counted anything yet may be off by a third."""
 _TITLE_CHARS = 40
-_GAP_S = 0.02
-_PATIENCE = 50
-"""How often a gap is looked for."""
-_PAUSE_S = 0.25
-"""Between two rounds of care, so that many short requests share one."""
-_log = logging.getLogger(__name__)
 
 
 class Conversations:
@@ -57,7 +51,7 @@ class Conversations:
         self.clock: Clock = SYSTEM_CLOCK
         self._routes: dict[str, Route] = {}
         self._asked: set[str] = set()
-        self._caretaker = _Caretaker(store, is_busy)
+        self._caretaker = Caretaker(store, is_busy)
 
     # -- what a client says ------------------------------------------------------------------
     def accept(self, sent: Sent) -> Standing:
@@ -174,14 +168,27 @@ class Conversations:
     def host(self, standing: Standing) -> ProxyHost:
         """Return the conversation's host, opened when it is not open yet."""
         with self._lock:
-            host = self._hosts.pop(standing.conversation_id, None)
-            if host is None:
+            host = left = self._hosts.pop(standing.conversation_id, None)
+            if host is None or self._is_deleted(host, standing):
                 host = ProxyHost(self.store, standing.session_id, self.settings)
             self._hosts[standing.conversation_id] = host
-            idle = self._hosts.popitem(last=False)[1] if len(self._hosts) > _OPEN_HOSTS else None
-        if idle is not None:
-            idle.close()
+            if left is host:
+                left = None
+            if len(self._hosts) > _OPEN_HOSTS:
+                left = self._hosts.popitem(last=False)[1]
+        if left is not None:
+            left.close()
         return host
+
+    def _is_deleted(self, host: ProxyHost, standing: Standing) -> bool:
+        """Return whether a host's conversation was deleted, so that another has its number."""
+        if host.session_id == standing.session_id:
+            return False
+        try:
+            kept = self.store.session(host.session_id)
+        except UnknownSession:
+            return True
+        return kept.conversation_id != standing.conversation_id
 
     def close(self) -> None:
         """Stop what is being prepared; the store stays open."""
@@ -203,39 +210,3 @@ def _reserve(body: Mapping[str, Any], window_tokens: int) -> int:
     asked = [body.get(name) for name in ("max_completion_tokens", "max_tokens")]
     given = next((value for value in asked if isinstance(value, int) and value > 0), None)
     return min(given or min(4096, window_tokens // 8), window_tokens // 2)
-
-
-class _Caretaker:
-    """Completes the search index and the extracts, in one thread: between requests where there is
-    a gap, else after a while all the same."""
-
-    def __init__(self, store: SessionDB, is_busy: Callable[[], bool]) -> None:
-        self._store = store
-        self._is_busy = is_busy
-        self._work = threading.Event()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hermes-caretaker", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Say that rows were accepted."""
-        self._work.set()
-
-    def close(self) -> None:
-        """Let what is under way end, and stop."""
-        self._closed.set()
-        self._work.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while self._work.wait() and not self._closed.is_set():
-            self._work.clear()
-            for _ in range(_PATIENCE):
-                if not self._is_busy() or self._closed.wait(_GAP_S):
-                    break
-            try:
-                self._store.index_pending()
-                self._store.extract_pending()
-            except StoreError as error:
-                _log.warning("the search index is behind: %s", error)
-            self._closed.wait(_PAUSE_S)

@@ -7,16 +7,19 @@ to. Read next: `app.py`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from agent.base.errors import UsageError
+from agent.base.errors import SettingsError, UsageError
+from agent.base.paths import hermes_home
 from agent.server.uploads import Uploads
 
 _LAST_GRACE_S = 5.0
@@ -58,6 +61,29 @@ def address_of(listener: socket.socket) -> str:
     """Return the URL that a listening socket answers at."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def kept_log(name: str) -> Iterator[None]:
+    """Write warnings and what nobody expected to a file of the home folder, which is made with the
+    first of them, for the length of a `with` block.
+
+    Raises: SettingsError when its folder cannot be made.
+    """
+    path = hermes_home() / "logs" / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{str(path.parent)!r} cannot be made: {error.strerror}") from None
+    log = logging.FileHandler(path, encoding="utf-8", delay=True, errors="replace")
+    log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    log.setLevel(logging.WARNING)
+    logging.getLogger().addHandler(log)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(log)
+        log.close()
 
 
 class Server(uvicorn.Server):
