@@ -15,6 +15,8 @@ from agent.base.record import dataclass
 
 Talk = Callable[[int, int], list[Message]]
 """The messages of request `round` of client `number`."""
+Headers = Callable[[int], dict[str, str]]
+"""The headers of a client."""
 
 
 @dataclass(frozen=True)
@@ -49,28 +51,29 @@ class Measured:
         return statistics.median(self.first_byte_s) * 1000
 
 
-def measure(base_url: str, load: Load, *, key: str) -> Measured:
+def measure(base_url: str, load: Load, headers: Headers) -> Measured:
     """Run a load against an endpoint; answers are streamed and read to their end."""
-    return asyncio.run(_measure(base_url, load, key))
+    return asyncio.run(_measure(base_url, load, headers))
 
 
-async def _measure(base_url: str, load: Load, key: str) -> Measured:
+async def _measure(base_url: str, load: Load, headers: Headers) -> Measured:
     started = time.perf_counter()
-    clients = [_client(base_url, load, number, key) for number in range(load.clients)]
+    clients = [_client(base_url, load, number, headers) for number in range(load.clients)]
     times = [seconds for client in await asyncio.gather(*clients) for seconds in client]
     return Measured(sorted(times), time.perf_counter() - started)
 
 
-async def _client(base_url: str, load: Load, number: int, key: str) -> list[float]:
+async def _client(base_url: str, load: Load, number: int, headers: Headers) -> list[float]:
     parts = urlsplit(base_url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    given = "".join(f"{name}: {value}\r\n" for name, value in headers(number).items())
     times = []
     for place in range(load.rounds):
         fields = {"model": "stub-model", "stream": True}
         body = orjson.dumps({**fields, "messages": load.talk(number, place)})
         head = (
             f"POST {parts.path}/chat/completions HTTP/1.1\r\nhost: {parts.netloc}\r\n"
-            f"authorization: Bearer {key}-{number}\r\ncontent-type: application/json\r\n"
+            f"{given}content-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         asked = time.perf_counter()

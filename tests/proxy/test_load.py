@@ -5,14 +5,16 @@ from __future__ import annotations
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from benchmarks.server.load import Load, Measured, measure
-from benchmarks.server.proxy import conversation
+from benchmarks.server.proxy import history
 
 
 def test_each_client_goes_on_with_its_own_conversation() -> None:
     opening = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "noted"}]
     with StubModelServer(then=Reply(text="noted")) as stub:
-        load = Load(2, 3, lambda number, place: conversation(opening, number, place))
-        measured = measure(stub.base_url, load, key="key")
+        load = Load(2, 3, lambda number, place: history(opening, number, place))
+        measured = measure(
+            stub.base_url, load, lambda number: {"authorization": f"Bearer key-{number}"}
+        )
     assert len(measured.first_byte_s) == 6
     assert [request.refusal for request in stub.requests] == [""] * 6
     by_key: dict[str, list[int]] = {}
