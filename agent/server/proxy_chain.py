@@ -19,6 +19,7 @@ import orjson
 from agent.base.messages import Message, clean_value
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message, estimate_text, estimate_tools
+from agent.sessions.blobs import INLINE_BYTES
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 _VERSION = re.compile(r"[-@](?:\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$")
@@ -58,7 +59,7 @@ class Sent:
     def beyond_tokens(self) -> int:
         """A bound of what large tool results hold beyond the excerpts that are stored."""
         contents = (row.get("content") for row in self.rows if row["role"] == "tool")
-        return sum(len(text) for text in contents if isinstance(text, str) and len(text) > 16_384)
+        return sum(len(text) for text in contents if isinstance(text, str) and _may_be_blob(text))
 
 
 _Opening = tuple[str, bytes]
@@ -125,6 +126,11 @@ def read_request(body: Any, key: str, chains: Chains | None = None, *, known: in
     owner = owner_digest(key)
     hashes = (chains or Chains()).of(rows, start=model_family(model), owner=owner)
     return Sent(body, rows, hashes, system_at, model, owner)
+
+
+def _may_be_blob(text: str) -> bool:
+    """Return whether the store may keep a result apart: ASCII takes one byte, the rest four."""
+    return len(text) > (INLINE_BYTES if text.isascii() else INLINE_BYTES // 4)
 
 
 def _require_message(message: Any, index: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 
@@ -65,6 +66,8 @@ class Outlet:
         self._company_s = company_s
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Start | Whole | Sign | bytes] = asyncio.Queue()
+        self._handed: deque[Start | Whole | Sign | bytes] = deque()
+        self._is_woken = False
         self._ahead = threading.BoundedSemaphore(_AHEAD)
         self._is_open = True
         self._is_started = False
@@ -74,8 +77,17 @@ class Outlet:
         while isinstance(item, bytes) and not self._ahead.acquire(timeout=_SLICE_S):
             if not self._is_open:
                 return
+        self._handed.append(item)
+        if self._is_woken:
+            return
+        self._is_woken = True
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._items.put_nowait, item)
+            self._loop.call_soon_threadsafe(self._take_in)
+
+    def _take_in(self) -> None:
+        self._is_woken = False  # first, so that nothing which comes from now on is left lying
+        while self._handed:
+            self._items.put_nowait(self._handed.popleft())
 
     def leave(self) -> None:
         """Say that the client has left."""
