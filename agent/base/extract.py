@@ -22,7 +22,7 @@ from agent.base.extract_cues import (
 )
 from agent.base.extract_speech import is_hearsay, own_words, sentences
 from agent.base.extract_things import Thing, things_in
-from agent.base.extract_words import content_words, languages_of
+from agent.base.extract_words import content_words, languages_of, languages_within
 from agent.base.record import dataclass
 from agent.base.redact import redact
 
@@ -114,7 +114,7 @@ def _said(text: str, role: str) -> Iterator[Extract]:
     languages = languages_of(own)
     for start, end in sentences(own):
         sentence = own[start:end]
-        kind = _kind_of(sentence.lower(), role, languages)
+        kind = _kind_of(sentence.lower(), role, languages_within(sentence, languages))
         if kind in _RULING and is_hearsay(sentence.lower(), own[end : end + HEARSAY_CHARS].lower()):
             kind = None
         if kind is not None and end - start <= SAID_MAX_CHARS:
@@ -159,7 +159,8 @@ def _things(text: str, role: str) -> Iterator[Extract]:
     for thing in things:
         valued = role != "tool" and thing.sort in _VALUES
         kind = ExtractKind.VALUE if valued else ExtractKind.IDENTIFIER
-        subject = subjects.of(thing) if valued or thing.sort in _DESCRIBED else ""
+        described = valued or thing.sort in _DESCRIBED or (thing.sort == "url" and role == "user")
+        subject = subjects.of(thing) if described else ""
         yield Extract(kind, subject, thing.text, (thing.start, thing.end))
 
 
@@ -193,8 +194,10 @@ class _Subjects:
         start = self._starts[line]
         said = self._text[start : min(stop, start + LINE_MAX_CHARS)]
         words = content_words(said)
-        if self._languages and is_change(said.lower(), self._languages):
-            words.insert(0, CHANGED)
+        if self._languages:
+            languages = languages_within(said, self._languages)
+            if is_change(said.lower(), languages):
+                words.insert(0, CHANGED)
         return words
 
 

@@ -16,9 +16,12 @@ _CJK_FUNCTION = re.compile(
     r"现在|以后|今后|之前|之后|每次|不要|不能|不用|可以|应该|必须|我们|你们|他们|一下|这个|那个|什么|"
     r"先别|别再|今後|以後|現在|[的了是在我你您他她它们就把被请先别不再也都和与或吧吗呢啊要给到从]"
 )
+_NAME = re.compile(r"(?:(?<=[^\W\d_][ ,’'])|(?<=[:,] ))[^\W\d_a-z]\w+")
+"""A word with a capital letter that does not begin its sentence."""
 STEM_CHARS = 5
 
 
+@functools.lru_cache(32)
 def languages_of(text: str) -> tuple[str, ...]:
     """Return the languages that a text is likely in; every Latin one when nothing tells."""
     found = ("ja",) if _KANA.search(text) else ("zh",) if _HAN.search(text) else ()
@@ -30,6 +33,12 @@ def languages_of(text: str) -> tuple[str, ...]:
     if not best:
         return LATIN
     return found + tuple(name for name, score in scores.items() if 2 * score >= best)
+
+
+def languages_within(sentence: str, languages: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the languages of a text and of one of its sentences, which may be in another."""
+    own = languages_of(sentence)
+    return languages if own == LATIN else tuple(dict.fromkeys((*languages, *own)))
 
 
 @functools.cache
@@ -49,6 +58,15 @@ def content_words(text: str) -> list[str]:
         for run in _CJK_RUN.findall(_CJK_FUNCTION.sub(" ", text)):
             kept.update(dict.fromkeys(run[at : at + 2] for at in range(len(run) - 1)))
     return list(kept)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in a text by their capital letters, lower case; none in German, which
+    writes each noun so."""
+    found = _NAME.findall(text)
+    if not found or "de" in languages_of(text):
+        return frozenset()
+    return frozenset(word.lower() for word in found if word[0].isupper())
 
 
 def stem(word: str) -> str:

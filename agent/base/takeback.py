@@ -2,10 +2,12 @@
 
 It must be about the same thing, and either say so in words of withdrawing, or be of the other
 polarity: what was forbidden is allowed, what was asked for is to be left out. Of two rules that
-contradict each other the later one holds.
+contradict each other the later one holds, and so it does when only a value is another.
 """
 
 from __future__ import annotations
+
+import re
 
 from agent.base.extract_cues import is_negative, is_release, is_rule, is_withdrawal
 from agent.base.extract_words import content_words, languages_of, likeness, stems
@@ -16,6 +18,17 @@ LIKENESS = 0.2
 one stem across languages must be a whole word of both."""
 LIKENESS_OF_RELEASE = 0.5
 LIKENESS_OF_RULES = 0.6
+REVISED = 2.0
+"""More than any likeness: the same sentence with another limit."""
+_FIGURE = r"\d+(?:[.,:/-]\d+)*"
+_LIMIT = re.compile(
+    r"(?:\b(?:of|under|over|than|until|till|by|before|past|after|within|most|least|unter|über|bis|vor"
+    r"|nach|höchstens|mindestens|als|de|du|au|sous|avant|après|maximum|del|hasta|antes|máximo)"
+    rf" (?:the |dem |den |le |el |zum )?)[$€£]?{_FIGURE}|[$€£] ?{_FIGURE}"
+    rf"|(?<![\w.:/-]){_FIGURE} ?(?:%|[€$£]|[kmg]?b\b|m?s\b|min\b)"
+)
+"""A measure or a limit: the same rule with another one replaces it. What only names a thing, as
+"node 3" does, is no limit."""
 
 
 def lays_down(sentence: str) -> bool:
@@ -23,8 +36,20 @@ def lays_down(sentence: str) -> bool:
     return is_rule(sentence.lower(), languages_of(sentence), asks=False)
 
 
+def is_revision(sentence: str, rule: str) -> bool:
+    """Return whether two rules differ in nothing but their limits."""
+    said, ruled = (each.lower().rstrip(" .!。！") for each in (sentence, rule))
+    return said != ruled and _without_limits(said) == _without_limits(ruled)
+
+
+def _without_limits(said: str) -> str:
+    return _LIMIT.sub(lambda found: re.sub(_FIGURE, "#", found[0]), said)
+
+
 def takes_back(sentence: str, rule: str) -> float:
     """Return how surely a sentence takes an earlier rule back, 0 when it does not."""
+    if is_revision(sentence, rule):
+        return REVISED
     words, ruled = content_words(sentence), content_words(rule)
     named, about = stems(words), stems(ruled)
     shared, alike = len(named & about), likeness(named, about)

@@ -70,9 +70,10 @@ class Conserved:
 
 @dataclass(frozen=True)
 class _Missing:
-    """An extract to restore."""
+    """An extract to restore; `brief` is how it reads when not everything fits."""
 
     anchor: Anchor
+    brief: Anchor
     extract: StoredExtract
     score: float
 
@@ -98,7 +99,12 @@ def conserve(
             cost = estimate_text(cited) - estimate_text(content)
             if cost <= room:
                 content, room = cited, room - cost
-        restored, block = _choose(_missing(material, sight), room)
+        missing = _missing(material, sight)
+        restored, block = _choose(missing, room)
+        left_out = {each.extract.value for each in missing} - {m.extract.value for m in restored}
+        if any(each.extract.value in left_out and each.extract.role == "user" for each in missing):
+            brief = [dataclasses.replace(each, anchor=each.brief) for each in missing]
+            restored, block = _choose(brief, room)
         content = f"{content}\n\n{block}" if block else content
         row = {**changes.new_row, "content": content}
         row["_tokens"] = estimate_message(row)
@@ -190,9 +196,13 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
             continue
         score = worth + math.log2(mentions[each.value]) + each.seq / newest
         old = was.get(place, "")
-        if old and sight.shows(each._replace(value=old)):
-            score += _STALE_WORTH
-        found[each.value] = _Missing(Anchor(each.seq, tell(each, old)), each, score)
+        stale = bool(old) and sight.shows(each._replace(value=old))
+        found[each.value] = _Missing(
+            Anchor(each.seq, tell(each, old)),
+            Anchor(each.seq, tell(each, old if stale else "")),
+            each,
+            score + (_STALE_WORTH if stale else 0),
+        )
     return sorted(found.values(), key=lambda missing: -missing.score)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from agent.base.record import dataclass
 from agent.compaction.pins import choose_pins
 from agent.compaction.retain import Standing
-from agent.compaction.values import replaced_values
+from agent.compaction.values import is_value, replaced_values
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import Pin, StoredExtract
 
@@ -38,13 +38,14 @@ class Material:
         for pin in choose_pins(self.pins, pin_tokens)[0]:
             if pin.source_seq is not None:
                 pinned[pin.source_seq] = f"{pinned.get(pin.source_seq, '')} {pin.text}"
-        return Standing(said | {pin.source_seq or 0 for pin in self.pins}, self._outdated(), pinned)
+        laid_down = {pin.source_seq or 0 for pin in self.pins}
+        return Standing(said | laid_down, self._outdated() - laid_down, pinned)
 
     def _outdated(self) -> frozenset[int]:
         """Return the user's rows all of whose values were replaced."""
         gone, left = set[int](), set[int]()
         for place, each in enumerate(self.extracts):
-            if each.kind == "value" and each.role == "user":
+            if each.role == "user" and is_value(each):
                 (gone if place in self.replaced else left).add(each.seq)
         return frozenset(gone - left)
 

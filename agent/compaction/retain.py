@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from enum import IntEnum
 
+from agent.base.extract_words import content_words, names_in, stems
 from agent.base.messages import Message, is_user_text, text_of
 from agent.base.record import dataclass
 from agent.compaction.budget import row_tokens
@@ -31,6 +32,9 @@ _WORD = re.compile(r"\w+")
 _PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+"
 )
+SAME = 0.6
+"""Part of the words of two texts that both have when they only name another."""
+_REMEMBERED = 12
 _REVISED_CHARS = 400
 """A longer text is hardly said again with another figure."""
 _FRAME = 3
@@ -44,8 +48,8 @@ _LONG_CHARS = 1_200
 @dataclass(frozen=True)
 class Standing:
     """What the store knows of user rows: `seqs` of those that lay something down, take it back or
-    decide, `outdated` those whose values were all replaced, and what each request says of some
-    rows anyway, in pins."""
+    decide, `outdated` those that only state values which were replaced, and what each request says
+    of some rows anyway, in pins."""
 
     seqs: Set[int] = frozenset()
     outdated: Set[int] = frozenset()
@@ -62,18 +66,18 @@ class Rank(IntEnum):
     REMARK = 1
     PINNED = 2
     """Each request says it anyway."""
-    OUTDATED = 3
-    """Its value was replaced in other words."""
-    ERRAND = 4
-    CHATTER = 5
-    ROUTINE = 6
+    ERRAND = 3
+    CHATTER = 4
+    ROUTINE = 5
     """Said before, letter by letter, and nothing that stands."""
-    REWORDED = 7
+    REWORDED = 6
     """Said again later, all but a word or two."""
-    REPEATED = 8
+    REPEATED = 7
     """Said again later, letter by letter."""
-    REVISED = 9
-    """Said again later with another figure."""
+    REVISED = 8
+    """Said again later with another figure or name."""
+    OUTDATED = 9
+    """Its value was replaced in other words."""
 
 
 def user_ranks(messages: Sequence[Message], standing: Standing) -> dict[int, tuple[int, float]]:
@@ -82,11 +86,12 @@ def user_ranks(messages: Sequence[Message], standing: Standing) -> dict[int, tup
     Of one rank the shorter and the newer rows come first: so most of what was said is kept.
     """
     users = [index for index, message in enumerate(messages) if is_user_text(message)]
-    again = said_again([text_of(messages[index].get("content")) for index in users])
+    texts = [text_of(messages[index].get("content")) for index in users]
+    again = dict.fromkeys(renamed(texts), Rank.REVISED) | said_again(texts)
     ranks: dict[int, tuple[int, float]] = {}
     for place, index in enumerate(users):
         rank, known = _rank(messages[index], standing), again.get(place, Rank.STANDS)
-        if known >= Rank.REPEATED or rank in (Rank.REMARK, Rank.OUTDATED):
+        if known >= Rank.REPEATED or rank is Rank.REMARK:
             rank = max(rank, known)
         age = 1 - (place + 1) / len(users)
         ranks[index] = rank, row_tokens(messages[index]) * (1 + AGE * age)
@@ -98,7 +103,7 @@ def said_again(texts: Sequence[str]) -> dict[int, Rank]:
     which only repeat earlier ones."""
     found: dict[int, Rank] = {}
     later: dict[str, int] = {}
-    known: dict[tuple[str, ...], frozenset[str]] = {}
+    known: dict[tuple[str, ...], tuple[int, frozenset[str]]] = {}
     for place in range(len(texts) - 1, -1, -1):
         if texts[place] in later:
             found[place] = Rank.REPEATED
@@ -110,10 +115,35 @@ def said_again(texts: Sequence[str]) -> dict[int, Rank]:
         said = _words(texts[place])
         words = frozenset(said)
         for key in ((">", *said[:_FRAME]), ("<", *said[-_FRAME:])):
-            if key in known and (rank := _revision(words, known[key])):
-                found[place] = max(rank, found.get(place, rank))
-            known.setdefault(key, words)
+            if key in known:
+                newer, newer_words = known[key]
+                if rank := _revision(texts[place], words, texts[newer], newer_words):
+                    found[place] = max(rank, found.get(place, rank))
+            known.setdefault(key, (place, words))
     return found
+
+
+def renamed(texts: Sequence[str]) -> set[int]:
+    """Return the indexes of texts after which another says nearly the same of another name."""
+    found = set[int]()
+    newest: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = {}
+    for place in range(len(texts) - 1, -1, -1):
+        names = names_in(texts[place]) if len(texts[place]) <= _REVISED_CHARS else frozenset()
+        if not names:
+            continue
+        about = stems(word for word in content_words(texts[place]) if word not in names)
+        later = {known for each in about for known in newest.get(each, ())}
+        if any(not names & known and _alike(about, said) for known, said in later):
+            found.add(place)
+        for each in about:
+            newest.setdefault(each, []).append((names, about))
+            del newest[each][:-_REMEMBERED]
+    return found
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    shared = len(one & other)
+    return shared > 1 and shared >= SAME * (len(one) + len(other) - shared)
 
 
 def _words(text: str) -> list[str]:
@@ -122,22 +152,26 @@ def _words(text: str) -> list[str]:
     return pattern.findall(text.lower())
 
 
-def _revision(old: frozenset[str], new: frozenset[str]) -> Rank | None:
-    """Return whether two texts differ by a figure or a few words and share most of the others."""
+def _revision(
+    old_text: str, old: frozenset[str], new_text: str, new: frozenset[str]
+) -> Rank | None:
+    """Return whether two texts differ by a figure, a name or a few words, and share the others."""
     shared = len(old & new)
     changed = max(len(old), len(new)) - shared
     if shared < 3 or changed > max(1, (shared + changed) // 4):
         return None
-    gone = old - new
-    figures = bool(gone) and all(any(map(str.isdigit, word)) for word in gone)
-    return Rank.REVISED if figures else Rank.REWORDED
+    gone, come = old - new, new - old
+    if gone and all(any(map(str.isdigit, word)) for word in gone):
+        return Rank.REVISED
+    named = gone and come and names_in(old_text) >= gone and names_in(new_text) >= come
+    return Rank.REVISED if named else Rank.REWORDED
 
 
 def _rank(row: Message, standing: Standing) -> Rank:
     seq, text = row.get("_seq", 0), text_of(row.get("content"))
     if seq in standing.pinned and _rest(text, standing.pinned[seq]) < CHATTER_CHARS:
         return Rank.PINNED
-    if seq in standing.outdated:
+    if seq in standing.outdated and len(text) <= _REVISED_CHARS:
         return Rank.OUTDATED
     if seq in standing.seqs and seq not in standing.pinned:
         return Rank.STANDS

@@ -22,6 +22,9 @@ SAME = 0.6
 _REMEMBERED = 12
 """Newest values looked at for each word, so that resolving stays linear."""
 _FIGURES = re.compile(r"\d+")
+_ID = re.compile(r"(?=.*\d)[\w#-]{5,}", re.ASCII)
+_HEX = re.compile(r"(?=\d*[a-f])[0-9a-f]{6,64}")
+_RUN = re.compile(r"[a-z0-9]+")
 _UNIT = re.compile(r"^9(?:[.,]9)?\s*")
 
 
@@ -38,7 +41,7 @@ def replaced_values(extracts: Iterable[StoredExtract]) -> dict[int, int]:
 
     `extracts` come newest first, as the store gives them.
     """
-    values = [(place, each) for place, each in enumerate(extracts) if each.kind == "value"]
+    values = [(place, each) for place, each in enumerate(extracts) if is_value(each)]
     newest_by_word: dict[str, list[_Known]] = {}
     replaced: dict[int, int] = {}
     texts = {place: each.value for place, each in values}
@@ -65,6 +68,15 @@ def replaced_values(extracts: Iterable[StoredExtract]) -> dict[int, int]:
     return replaced
 
 
+def is_value(extract: StoredExtract) -> bool:
+    """Return whether something may replace what an extract says; of ids and links only the user's
+    own, for tools and answers tell of many."""
+    if extract.kind != "identifier":
+        return extract.kind == "value"
+    named = "://" in extract.value or _ID.fullmatch(extract.value)
+    return extract.role == "user" and bool(extract.subject and named)
+
+
 def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _Known | None:
     """Return the earlier value that a new one replaces: the likest, then the newest."""
     best: tuple[float, int] = (0.0, 0)
@@ -85,11 +97,17 @@ def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _
 
 @lru_cache(4096)
 def shape_of(value: str) -> str:
-    """Return what values of one sort have in common: `9 mb`, `9.9.9.9`, `9-9-9`, `host`, `word`."""
+    """Return what values of one sort have in common: `9 mb`, `9.9.9.9`, `9-9-9`, `host`, `id x`."""
+    if "://" in value:
+        return "link"
+    if _HEX.fullmatch(value):
+        return "id x"
     shape = _FIGURES.sub("9", value.lower())
     if shape.startswith(("9", "v9", "$9", "€9", "£9", "+9", "-9")):
         return shape
-    return "host" if "." in shape or ":" in shape else "word"
+    if "." in shape or ":" in shape:
+        return "host"
+    return f"id {_RUN.sub('x', shape)}" if _ID.fullmatch(value) else "word"
 
 
 @lru_cache(4096)

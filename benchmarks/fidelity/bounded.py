@@ -33,7 +33,7 @@ CHARS_A_TOKEN = 4
 SHARES = ("user_tokens", "pin_tokens", "anchor_tokens", "summary_tokens")
 """The shares of a budget that the notes are made of; the tail is none of them."""
 
-DIGEST_TOKENS = 64
+DIGEST_TOKENS = 48
 """What a digest takes that says little more than how to read on."""
 
 SMALLEST_WINDOW = 4_096

@@ -265,3 +265,12 @@ def test_every_extract_stands_in_its_text_at_its_span(text: str, role: str) -> N
 def test_groups_of_a_large_number_are_one_value() -> None:
     found = [each.value for each in extract("Le budget passe à 1 520 150 euros.", "user")]
     assert "1 520 150 euros" in found
+
+
+def test_a_sentence_in_another_language_than_its_text_is_understood() -> None:
+    asked = "What does the worker do when the queue is empty, and how is it told to stop?"
+    taken_back = "Ya puedes tocar la tabla de clientes."
+    found = [each.kind for each in extract(f"{taken_back} {asked}", "user")]
+    assert found[0] == ExtractKind.WITHDRAWAL
+    moved = extract(f"La entrega se retrasa al 20/07/2029. {asked}", "user")
+    assert [each.subject.split()[0] for each in moved if each.kind == "value"] == ["now"]

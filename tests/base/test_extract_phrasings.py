@@ -88,6 +88,24 @@ def test_what_speaks_of_another_thing_or_agrees_takes_nothing_back(
     assert takes_back(sentence, rule) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("rule", "later", "holds"),
+    [
+        ("Keep lines under 100 characters.", "Keep lines under 88 characters.", False),
+        ("Never spend more than $205.", "Never spend more than $704!", False),
+        ("Antworte in höchstens 5 Zeilen.", "Antworte in höchstens 10 Zeilen.", False),
+        ("No merges after 2027-01-02.", "No merges after 2027-05-02.", False),
+        ("No merges on 2027-01-02.", "No merges on 2027-05-02.", True),
+        ("Never restart node 3 again.", "Never restart node 4 again.", True),
+        ("Keep lines under 100 characters.", "Keep lines under 100 characters", True),
+    ],
+)
+def test_the_same_rule_with_another_limit_takes_the_first_back(
+    rule: str, later: str, holds: bool
+) -> None:
+    assert (takes_back(later, rule) == 0.0) is holds
+
+
 def test_what_somebody_else_holds_is_no_rule_when_the_user_asks_about_it() -> None:
     told = "Bob says we must never use globals."
     assert ExtractKind.INSTRUCTION in kinds(told)

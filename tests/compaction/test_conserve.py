@@ -95,6 +95,15 @@ def test_an_old_value_in_view_brings_the_new_one_first() -> None:
     assert "9090 (was 8080)" in content(conserved.changes)
 
 
+def test_a_new_value_stands_alone_where_not_all_that_the_user_said_fits() -> None:
+    told = user("The cache is on 10.0.0.1. The release is on 2027-01-05. The limit is 20 MB.")
+    talk = stored([told, *TALK])
+    for tokens, shown in ((44, "9090"), (400, "9090 (was 8080)")):
+        budget = dataclasses.replace(BUDGET, anchor_tokens=tokens, summary_tokens=1)
+        block = content(conserve(talk, covering(talk, "No."), Material(said(talk)), budget).changes)
+        assert (shown in block, "(was" in block) == (True, "(was" in shown)
+
+
 def test_a_later_pass_with_little_gain_keeps_the_anchors_of_the_one_before() -> None:
     first = conserve(TALK, covering(TALK, "Nothing of use."), Material(said(TALK)), BUDGET)
     assert first.changes.new_row is not None

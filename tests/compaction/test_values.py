@@ -8,6 +8,17 @@ from agent.base.extract import extract
 from agent.compaction.values import replaced_values, shape_of
 from agent.sessions.records import StoredExtract
 
+SHAPES = {
+    "5432": "9",
+    "10.0.0.1": "9.9.9.9",
+    "20 MB": "9 mb",
+    "a.b.test": "host",
+    "https://a.test/v2": "link",
+    "61860a0": "id x",
+    "f00dbabe": "id x",
+    "OPS-4121": "id x-x",
+}
+
 
 def said(*texts: str) -> list[StoredExtract]:
     """Return the extracts of user rows, newest row first, as the store gives them."""
@@ -36,6 +47,12 @@ def replaced(*texts: str) -> dict[str, str]:
         ("Retry limit is 5 tries.", "Make it 8 tries for the retry limit.", {"5 tries": "8 tries"}),
         ("Launch is on 2027-01-05.", "The launch slipped to 2027-02-09.", None),
         ("Der Dienst läuft auf Port 7000.", "Der Dienst läuft jetzt auf Port 7001.", None),
+        ("The hotfix is commit 61860a0.", "The hotfix is now commit 2e59892.", None),
+        (
+            "Staging API: https://one.example/v2",
+            "The staging API is https://two.example/v2",
+            {"https://one.example/v2": "https://two.example/v2"},
+        ),
         ("缓存端口是 6001。", "缓存端口改成 6002。", None),
         ("キャッシュのポートは6001です。", "キャッシュのポートを6002に変更しました。", None),
     ],
@@ -55,6 +72,8 @@ def test_a_change_replaces_the_value_of_its_subject(
         ("Order 8812 was shipped.", "Order 8813 was refunded."),
         ("The blue host is 10.0.0.1.", "The green cluster answers on 10.0.0.2."),
         ("The limit is 20 MB.", "The release is on 2027-01-05 now."),
+        ("Look at src/jobs/queue_1.py first.", "Look at src/jobs/queue_2.py first."),
+        ("The login fix is 61860a0.", "The export fix is 2e59892."),
     ],
 )
 def test_look_alikes_replace_nothing(texts: tuple[str, ...]) -> None:
@@ -69,9 +88,4 @@ def test_a_chain_of_changes_leads_to_the_newest() -> None:
 
 
 def test_values_of_one_sort_have_one_shape() -> None:
-    assert [shape_of(value) for value in ("5432", "10.0.0.1", "20 MB", "a.b.test")] == [
-        "9",
-        "9.9.9.9",
-        "9 mb",
-        "host",
-    ]
+    assert {value: shape_of(value) for value in SHAPES} == SHAPES
