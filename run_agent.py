@@ -331,7 +331,7 @@ class AIAgent(AgentRuntime):
         finally:
             note_turn_persisted(self)
             self._turn = None
-        self._take_care(turn)
+        self._take_care(extracts=turn.used_tokens >= self.trigger_tokens * EXTRACT_SHARE)
         if ending.stop_reason != "interrupted":
             self.background.consider(turn.used_tokens)
         return TurnResult(
@@ -353,10 +353,10 @@ class AIAgent(AgentRuntime):
         self.live.refresh()
         _micro_compact_after_turn(self, list(self.live.messages), answer, _log, turn.id)
 
-    def _take_care(self, turn: Turn) -> None:
+    def _take_care(self, *, extracts: bool) -> None:
         """Complete the search index, and the extracts where they may soon be needed."""
         self.store.index_pending()
-        if turn.used_tokens >= self.trigger_tokens * EXTRACT_SHARE:
+        if extracts:
             self.store.extract_pending()
 
     def _change_view(self, change: Callable[[Guards], UndoResult]) -> UndoResult:

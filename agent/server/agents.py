@@ -5,7 +5,7 @@ Read next: `desk.py`, which keeps one for each conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from agent.base.cancel import CancelToken
 from agent.base.errors import CallCancelled
 from agent.base.messages import Message, is_user_text, last_user_index, wire_message
 from agent.base.record import dataclass
+from agent.server.caretaker import Caretaker
 from agent.server.faults import Fault, refused
 from agent.sessions.records import PassRecord
 from agent.tools.protocol import Tool
@@ -54,8 +55,8 @@ class Served:
 class ServedAgent(AIAgent):
     """An agent that takes the messages of a request and runs the turn they ask for."""
 
-    on_accepted: Callable[[], None]
-    """Told after each turn that rows wait to be indexed and extracted, which is not done here."""
+    caretaker: Caretaker
+    """Indexes and extracts what a turn has stored, which is not done here."""
     _wishes = Wishes()
     _wished_cancel = CancelToken()
     _prompt: str | None = None
@@ -129,8 +130,8 @@ class ServedAgent(AIAgent):
         self._wished_cancel.on_cancel(turn.cancel.cancel)
         return turn
 
-    def _take_care(self, turn: Turn) -> None:
-        self.on_accepted()
+    def _take_care(self, *, extracts: bool) -> None:
+        self.caretaker.wake(extracts=extracts)
 
     # -- what requests are made of ------------------------------------------------------------
     @property

@@ -25,12 +25,15 @@ class Caretaker:
         self._store = store
         self._is_busy = is_busy
         self._work = threading.Event()
+        self._extracts = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hermes-caretaker", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        """Say that rows were accepted."""
+    def wake(self, *, extracts: bool = True) -> None:
+        """Say that rows were accepted; without `extracts` nothing will ask for theirs soon."""
+        if extracts:
+            self._extracts.set()
         self._work.set()
 
     def close(self) -> None:
@@ -47,7 +50,9 @@ class Caretaker:
                     break
             try:
                 self._store.index_pending()
-                self._store.extract_pending()
+                if self._extracts.is_set():
+                    self._extracts.clear()
+                    self._store.extract_pending()
             except StoreError as error:
                 _log.warning("the search index is behind: %s", error)
             self._closed.wait(_PAUSE_S)

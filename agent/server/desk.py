@@ -206,7 +206,7 @@ class Desk:
             on_event=observe,
             platform=PLATFORM,
         )
-        agent.on_accepted = self._caretaker.wake
+        agent.caretaker = self._caretaker
         return agent
 
     def _cool(self) -> list[ServedAgent]:

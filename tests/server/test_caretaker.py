@@ -12,8 +12,10 @@ from agent.sessions import search
 from hermes_state import SessionDB
 
 
-@pytest.mark.parametrize("is_busy", [False, True])
-def test_what_was_accepted_is_indexed_and_extracted(tmp_path: Path, is_busy: bool) -> None:
+@pytest.mark.parametrize(("is_busy", "extracts"), [(False, True), (True, True), (False, False)])
+def test_what_was_accepted_is_indexed_and_extracted(
+    tmp_path: Path, is_busy: bool, extracts: bool
+) -> None:
     store, asked = SessionDB(db_path=tmp_path / "care.db"), threading.Event()
 
     def look() -> bool:
@@ -23,9 +25,9 @@ def test_what_was_accepted_is_indexed_and_extracted(tmp_path: Path, is_busy: boo
     caretaker = Caretaker(store, look)
     store.create_session("s", "server")
     store.append("s", [{"role": "user", "content": "Never touch the file /etc/hosts."}])
-    caretaker.wake()
+    caretaker.wake(extracts=extracts)
     assert asked.wait(5.0)
     caretaker.close()
     assert search.backlog(store.database) == 0
-    assert store.extracts("s")
+    assert bool(store.extracts("s")) == extracts
     store.close()
