@@ -42,18 +42,9 @@ def refuse_over_budget(text: str, pins: Sequence[Pin], budget_tokens: int) -> No
 def choose_pins(pins: Sequence[Pin], budget_tokens: int) -> tuple[list[Pin], list[Pin]]:
     """Return (pins within the budget, those beyond it), both in their given order.
 
-    Pins set by hand come first, then recognised ones, the newer and the shorter first: so most of
-    what was laid down is carried.
+    Pins set by hand come first, then recognised ones, the newest first.
     """
-    recognised = sorted({pin.source_seq for pin in pins if pin.source_seq is not None})
-    age = {seq: 1 - (place + 1) / len(recognised) for place, seq in enumerate(recognised)}
-
-    def rank(pin: Pin) -> tuple[bool, float]:
-        if pin.source_seq is None:
-            return False, -pin.id
-        return True, pin_tokens(pin) * (1 + age[pin.source_seq])
-
-    by_rank = sorted(pins, key=rank)
+    by_rank = sorted(pins, key=lambda pin: (pin.source_seq is not None, -(pin.source_seq or pin.id)))
     within: set[int] = set()
     for pin in by_rank:
         tokens = pin_tokens(pin)
