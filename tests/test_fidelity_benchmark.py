@@ -228,8 +228,8 @@ def test_shares_of_the_notes_are_scaled_together_and_nothing_else(notes: int, wi
 
 
 def test_windows_grow_with_the_characters():
-    assert [window_for(chars) for chars in (4_000, 8_000, 16_000)] == [4_096, 8_819, 18_757]
-    assert tokens_for(4_000) == 775
+    assert [window_for(chars) for chars in (4_000, 8_000, 16_000)] == [4_809, 11_021, 23_443]
+    assert tokens_for(4_000) == 968
 
 
 # -- who writes the summaries -------------------------------------------------------------------

@@ -29,7 +29,8 @@ from run_agent import AIAgent
 FRAME_CHARS = 900
 """What the fixed sentences around a summary take of the characters."""
 
-CHARS_A_TOKEN = 4
+CHARS_A_TOKEN = 3.2
+"""As the engine estimates such text, rows included."""
 SHARES = ("user_tokens", "pin_tokens", "anchor_tokens", "summary_tokens")
 """The shares of a budget that the notes are made of; the tail is none of them."""
 
@@ -121,7 +122,7 @@ def without_tail(budget: Budget) -> Budget:
 
 def tokens_for(chars: int) -> int:
     """Return what the notes of a request may take, in estimated tokens, to stay within `chars`."""
-    return (chars - FRAME_CHARS) // CHARS_A_TOKEN
+    return int((chars - FRAME_CHARS) / CHARS_A_TOKEN)
 
 
 def window_for(chars: int) -> int:

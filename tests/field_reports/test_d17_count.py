@@ -19,6 +19,7 @@ from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from agent.testing.stub_strict import count_tokens
 from agent.tools.protocol import Access, Tool
+from agent.tools.recall import RECALL
 from tests.field_reports.harness import SUMMARISER, Bench, settings_for, words
 
 WINDOW = 32_000
@@ -62,7 +63,7 @@ def open_tool(stub, open_bench):
             describe=lambda _arguments: "fetch",
         )
         return open_bench(
-            settings_for(stub.base_url, window_tokens=WINDOW), tools=[tool], **options
+            settings_for(stub.base_url, window_tokens=WINDOW), tools=[tool, RECALL], **options
         )
 
     return open_one
@@ -128,7 +129,7 @@ def test_d17_thirty_results_of_one_round_share_a_quarter_of_the_window(stub, ope
 
 def test_d17_the_reference_works_when_the_model_executes_it_literally(stub, open_tool):
     log = log_of(200_000)
-    bench = open_tool(lambda _n: log, builtin_tools=True)
+    bench = open_tool(lambda _n: log)
 
     def answer(request):
         newest = request.messages[-1]
@@ -242,7 +243,7 @@ def test_d17_request_and_round_share_what_heavy_tools_leave_of_a_small_window(st
     )
     compression = CompressionSettings(enabled=False)
     setup = settings_for(stub.base_url, window_tokens=window, compression=compression)
-    bench = open_bench(setup, tools=[tool])
+    bench = open_bench(setup, tools=[tool, RECALL])
     calls = [call("fetch") for _ in range(3)]
     stub.script([Reply(text=words(300, "plan"), tool_calls=calls)])
     assert bench.agent.chat(words(3_000, "request")) == "ok"
