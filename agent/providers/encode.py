@@ -113,7 +113,7 @@ def write_chat_row(message: Message, replays: bool, *, route: str) -> bytes:
             wire["content"] = None  # an empty text beside calls is refused by some providers
     else:
         wire.pop("tool_calls", None)
-    if message.get("role") == "tool" and "name" in wire:
+    if "name" in wire:
         wire["name"] = valid_name(str(wire["name"]))
     if isinstance(wire.get("content"), list):
         wire["content"] = [_chat_part(part) for part in plain_parts(wire["content"])]
@@ -145,7 +145,7 @@ def valid_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def valid_name(name: str) -> str:
-    """Return the name of a tool as strict servers take it."""
+    """Return the name of a tool or a speaker as strict servers take it."""
     return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME] or _NAMELESS
 
 

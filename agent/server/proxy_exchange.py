@@ -132,7 +132,10 @@ class Exchange:
             smaller = None
             if tries > 0:
                 host = host or self._conversations.host(standing)
-                smaller = self._shrink(sent, host, prepared, answered.error)
+                try:
+                    smaller = self._shrink(sent, host, prepared, answered.error)
+                except Moved:
+                    host, smaller = self._prepare(sent, host)
             if smaller is None:
                 for item in answered.items:
                     self._outlet.put(item)

@@ -134,8 +134,9 @@ class Sieve:
         except ValueError:
             return not self.is_recall
         choices = part.get("choices") if isinstance(part, dict) else None
-        choice = choices[0] if isinstance(choices, list) and choices else {}
-        calls = (choice.get("delta") or {}).get("tool_calls") or ()
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        calls = (delta.get("tool_calls") if isinstance(delta, dict) else None) or ()
         for call in calls:
             if is_recall(call) and self._hides:
                 self._hidden.add(call.get("index"))

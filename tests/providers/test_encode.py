@@ -179,3 +179,8 @@ def test_reasoning_goes_back_to_its_route(encoder: RowEncoder) -> None:
 def test_lone_surrogates_never_reach_the_wire(encoder: RowEncoder) -> None:
     [message] = sent(encoder, {"role": "user", "content": "a\ud800b"})["messages"]
     assert message["content"] == "a\ufffdb"
+
+
+def test_the_name_of_a_speaker_goes_out_as_strict_servers_take_it(encoder: RowEncoder) -> None:
+    [said] = sent(encoder, row(1, "hello", role="user", name="Ada L.\n"))["messages"]
+    assert said == {"role": "user", "content": "hello", "name": "Ada_L__"}

@@ -162,3 +162,17 @@ def test_a_client_with_a_tool_of_that_name_keeps_it(
     assert one.go_on()["tool_calls"] == [LOOK]
     [body] = bodies_of_client(stub.requests)
     assert body["tools"] == [theirs]
+
+
+def test_an_event_of_odd_shape_goes_through_while_recall_is_offered(
+    caller: MakeCaller, stub: StubModelServer
+) -> None:
+    odd = b'data: {"choices": [null]}\n\ndata: {"choices": [{"delta": null}]}\n\n'
+    end = b'data: {"choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}]}\n\n'
+    body = odd + end + b"data: [DONE]\n\n"
+    plays(stub, Reply(raw_body=body, headers={"content-type": "text/event-stream"}))
+    one = caller()
+    full(one)
+    response = one.post(stream=True)
+    assert response.status_code == 200
+    assert response.content.endswith(body)
