@@ -32,6 +32,7 @@ from agent.compaction.cite import cite_sections
 from agent.compaction.material import Material
 from agent.compaction.openwork import open_extracts
 from agent.compaction.pins import choose_pins
+from agent.compaction.values import replaced_values
 from agent.compaction.verify import resulting_rows
 from agent.sessions.records import PassKind, StoredExtract
 
@@ -54,7 +55,7 @@ _WORTH = {
 }
 """How much each kind is worth by who said it; what is not named here is never restored."""
 _STALE_WORTH = 8.0
-"""Added to a value whose replaced forerunner is in view without it."""
+"""Added to a value whose forerunner, replaced for sure or perhaps, is in view without it."""
 _LEAST_TOKENS = 8
 _TOKEN = re.compile(r"[^\s\"'`<>()\[\]{},;，。、；：「」“”„«»]+")
 """Words and numbers, looked up in a set; what else a value can be is searched for."""
@@ -187,6 +188,7 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
     mentions = Counter(each.value for each in extracts)
     newest = max((each.seq for each in extracts), default=1)
     in_force = {pin.text for pin in material.pins}
+    doubtful = _doubtful(extracts, sight)
     found: dict[str, _Missing] = {}
     for place, each in enumerate(extracts):
         worth = _WORTH.get((each.kind, each.role))
@@ -201,9 +203,16 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
             Anchor(each.seq, tell(each, old)),
             Anchor(each.seq, tell(each, old if stale else "")),
             each,
-            score + (_STALE_WORTH if stale else 0),
+            score + (_STALE_WORTH if stale or each.value in doubtful else 0),
         )
     return sorted(found.values(), key=lambda missing: -missing.score)
+
+
+def _doubtful(extracts: Sequence[StoredExtract], sight: _Sight) -> set[str]:
+    """Return the user's values that may have replaced one that is in view."""
+    said = [each for each in extracts if each.role == "user" and each.kind == "value"]
+    pairs = replaced_values(said, perhaps=True).items()
+    return {said[new].value for old, new in pairs if sight.shows(said[old])}
 
 
 def _choose(missing: Iterable[_Missing], room: int) -> tuple[list[_Missing], str]:

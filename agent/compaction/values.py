@@ -36,10 +36,11 @@ class _Known:
     stems: frozenset[str]
 
 
-def replaced_values(extracts: Iterable[StoredExtract]) -> dict[int, int]:
+def replaced_values(extracts: Iterable[StoredExtract], *, perhaps: bool = False) -> dict[int, int]:
     """Return which extract replaced which, as indexes of the input; a chain leads to the newest.
 
-    `extracts` come newest first, as the store gives them.
+    `extracts` come newest first, as the store gives them. With `perhaps` also which may have: a
+    value of the same sort that shares half of the smaller subject, in whatever words.
     """
     values = [(place, each) for place, each in enumerate(extracts) if is_value(each)]
     newest_by_word: dict[str, list[_Known]] = {}
@@ -57,7 +58,7 @@ def replaced_values(extracts: Iterable[StoredExtract]) -> dict[int, int]:
                 for old in standing.values()
                 if old.place not in replaced and texts[old.place] != each.value
             ),
-            changed=changed,
+            changed=changed or perhaps,
         )
         if older is not None:
             replaced[older.place] = place

@@ -21,6 +21,7 @@ from agent.testing.builders import assistant, call, result, user
 from tests.compaction.views import stored, views
 
 BUDGET = budget_for(16_000, 2_000, 500)
+PARTS = ("Anvil", "Bellows", "Chisel", "Drill", "Engine", "Forge", "Grinder", "Hammer")
 CALL = call("read_file", {"path": "src/parse.py"})
 TALK = stored(
     [
@@ -93,6 +94,17 @@ def test_an_old_value_in_view_brings_the_new_one_first() -> None:
     tight = dataclasses.replace(BUDGET, anchor_tokens=24, summary_tokens=1)
     conserved = conserve(TALK, covering(TALK, "Port 8080."), Material(said(TALK)), tight)
     assert "9090 (was 8080)" in content(conserved.changes)
+
+
+def test_a_value_that_may_have_replaced_one_in_view_comes_first_too() -> None:
+    told = [user("The launch: 2027-01-05."), user("Ann put the launch on 2027-03-09.")]
+    others = [user(f"{name} weighs {n + 11} kg.") for n, name in enumerate(PARTS)]
+    talk = stored([*told, *others, user("What is left?")])
+    tight = dataclasses.replace(BUDGET, anchor_tokens=34, summary_tokens=1)
+    first = content(
+        conserve(talk, covering(talk, "On 2027-01-05."), Material(said(talk)), tight).changes
+    )
+    assert "launch: 2027-03-09" in first
 
 
 def test_a_new_value_stands_alone_where_not_all_that_the_user_said_fits() -> None:
