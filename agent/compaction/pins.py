@@ -44,7 +44,9 @@ def choose_pins(pins: Sequence[Pin], budget_tokens: int) -> tuple[list[Pin], lis
 
     Pins set by hand come first, then recognised ones, the newest first.
     """
-    by_rank = sorted(pins, key=lambda pin: (pin.source_seq is not None, -(pin.source_seq or pin.id)))
+    by_rank = sorted(
+        pins, key=lambda pin: (pin.source_seq is not None, -(pin.source_seq or pin.id))
+    )
     within: set[int] = set()
     for pin in by_rank:
         tokens = pin_tokens(pin)
