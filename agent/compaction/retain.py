@@ -7,29 +7,35 @@ before errands, and errands before chatter.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from agent.base.extract_words import content_words, names_in, stems
+from agent.base.later import later
 from agent.base.messages import Message, is_user_text, text_of
+from agent.base.pattern import pattern
 from agent.base.record import dataclass
 from agent.compaction.budget import row_tokens
+
+if TYPE_CHECKING:
+    from agent.base import extract_words
+else:
+    [extract_words] = later("agent.base", "extract_words")
 
 CHATTER_CHARS = 24
 """A user message this short, without a figure or a path in it, leaves before all others."""
 
 _TELLING = frozenset("0123456789/\\_`\"'@#=:{}[]<>")
-_PARAGRAPH = re.compile(r"\n\s*\n")
-_NAMED = re.compile(
+_PARAGRAPH = pattern(r"\n\s*\n")
+_NAMED = pattern(
     r"(?:[\w.@~-]*/)+[\w.@-]+\.\w{1,8}\b|https?://\S|\b[\w-]+\.(?:py|js|ts|go|rs|java|md|json|ya?ml"
     r"|toml|txt|csv|sh|sql|html|css|c|cpp|h|log)\b"
 )
 """A file or a page: a request that names one is about that one."""
-_ASKS = re.compile(r"[?？](?:[\s\"'”»」』)]|$)")
-_WORD = re.compile(r"\w+")
-_PIECE = re.compile(
+_ASKS = pattern(r"[?？](?:[\s\"'”»」』)]|$)")
+_WORD = pattern(r"\w+")
+_PIECE = pattern(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+"
 )
 SAME = 0.6
@@ -128,10 +134,16 @@ def renamed(texts: Sequence[str]) -> set[int]:
     found = set[int]()
     newest: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = {}
     for place in range(len(texts) - 1, -1, -1):
-        names = names_in(texts[place]) if len(texts[place]) <= _REVISED_CHARS else frozenset()
+        names = (
+            extract_words.names_in(texts[place])
+            if len(texts[place]) <= _REVISED_CHARS
+            else frozenset()
+        )
         if not names:
             continue
-        about = stems(word for word in content_words(texts[place]) if word not in names)
+        about = extract_words.stems(
+            word for word in extract_words.content_words(texts[place]) if word not in names
+        )
         later = {known for each in about for known in newest.get(each, ())}
         if any(not names & known and _alike(about, said) for known, said in later):
             found.add(place)
@@ -163,7 +175,12 @@ def _revision(
     gone, come = old - new, new - old
     if gone and all(any(map(str.isdigit, word)) for word in gone):
         return Rank.REVISED
-    named = gone and come and names_in(old_text) >= gone and names_in(new_text) >= come
+    named = (
+        gone
+        and come
+        and extract_words.names_in(old_text) >= gone
+        and extract_words.names_in(new_text) >= come
+    )
     return Rank.REVISED if named else Rank.REWORDED
 
 

@@ -19,7 +19,7 @@ DEALT_WITH = "Earlier requests of the user, verbatim, already dealt with:"
 CLOSING = "[End of the summary.]"
 RESTATED = "The user's current request follows, verbatim; it is still in progress."
 ANSWER_NEXT = "Answer only what follows this summary."
-_HOW_TO_READ = re.compile(r"; (?:read on with )?recall\([^()\n]*\)(?: shows it)?\]")
+_HOW_TO_READ = re.compile(r'; (?:read on with )?recall\(rows="([^"\n]*)"[^()\n]*\)(?: shows it)?\]')
 _HOW_TO_FIND = re.compile(r"\n*To (?:read|find)[^\n]*: recall\([^()\n]*\)\.")
 
 
@@ -69,7 +69,7 @@ def frame_summary(
 
 def without_recall(message: Message) -> Message:
     """Return a message for a request that offers no `recall`: what we wrote in place of text that
-    is not shown names no call then. Stored rows of a user and what the model said stay as they are.
+    is not shown names the row then and no call. Stored rows of a user and what the model said stay as they are.
     """
     content = message.get("content")
     is_verbatim = message["role"] == "assistant" or (
@@ -78,7 +78,7 @@ def without_recall(message: Message) -> Message:
     if is_verbatim or not isinstance(content, str) or "recall(" not in content:
         return message
     told = {key: value for key, value in message.items() if key not in ("_row_id", "_tokens")}
-    told["content"] = _HOW_TO_FIND.sub("", _HOW_TO_READ.sub("]", content))
+    told["content"] = _HOW_TO_FIND.sub("", _HOW_TO_READ.sub(r"; row \1]", content))
     return told | {"_tokens": estimate_message(told)}
 
 

@@ -22,6 +22,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "prompt": 90,
         "completion": 10,
         "cached": 80,
+        "cache_write": 5,
         "cost": None,
         "context_used": 100,
         "context_limit": 8_192,

@@ -224,7 +224,7 @@ def test_a_message_larger_than_its_share_is_shown_in_part_and_kept_whole(
     [body] = bodies_of_client(stub.requests)
     shown = body["messages"][-1]["content"]
     assert (shown.startswith("begin "), shown.endswith(" end")) == (True, True)
-    assert ("left out here]" in shown, "recall(" in shown) == (True, False)
+    assert ("left out here; row 1]" in shown, "recall(" in shown) == (True, False)
     [session] = store.sessions()
     assert store.view(session.id).messages[0]["content"] == text
 
