@@ -69,7 +69,8 @@ def frame_summary(
 
 def without_recall(message: Message) -> Message:
     """Return a message for a request that offers no `recall`: what we wrote in place of text that
-    is not shown names the row then and no call. Stored rows of a user and what the model said stay as they are.
+    is not shown names the row then and no call. Stored rows of a user and what the model said stay
+    as they are.
     """
     content = message.get("content")
     is_verbatim = message["role"] == "assistant" or (
