@@ -33,10 +33,11 @@ class Clone:
         shutil.copy(ROOT / ".ci" / "run", self.root / ".ci" / "run")
         self._program(self.root / ".venv" / "bin" / "python", PYTHON)
         self._program(folder / "bin" / "make", MAKE)
+        self._program(folder / "bin" / "npm", "#!/bin/sh\n")
         self.path = f"{folder / 'bin'}:{os.environ['PATH']}"
 
     def _program(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.format(log=self.log), "utf-8")
         path.chmod(0o755)
 
@@ -65,7 +66,7 @@ def clone(tmp_path: Path) -> Clone:
     return Clone(tmp_path)
 
 
-MADE = "make test marks=1\nmake soak marks=1\n"
+MADE = "make oracles marks=1\nmake test marks=1\nmake soak marks=1\n"
 
 
 def test_every_seed_file_is_run_and_pending_ones_may_fail(clone: Clone) -> None:
@@ -95,7 +96,7 @@ def test_a_pending_file_that_is_not_there_fails_the_run(clone: Clone) -> None:
     assert "names 'test_z.py', which is not in" in said
 
 
-@pytest.mark.parametrize(("target", "ran"), [("test", 1), ("soak", 2)])
+@pytest.mark.parametrize(("target", "ran"), [("oracles", 1), ("test", 2), ("soak", 3)])
 def test_a_failing_suite_ends_the_run(clone: Clone, target: str, ran: int) -> None:
     code, log, _said = clone.run({"test_a.py": "passes"}, "", FAILING_TARGET=target)
     assert (code, len(log.splitlines())) == (1, ran)

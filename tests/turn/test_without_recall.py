@@ -22,8 +22,8 @@ def test_what_we_wrote_in_place_of_text_names_no_call() -> None:
         )
     ]
     assert told == [
-        "[look(page=2): 3 lines, 1,088 characters, put aside]",
-        cut.replace('; read on with recall(rows="7", offset=50)', ""),
+        "[look(page=2): 3 lines, 1,088 characters, put aside; row 3]",
+        cut.replace('; read on with recall(rows="7", offset=50)', "; row 7"),
         "What was done.",
     ]
 
