@@ -205,7 +205,7 @@ class Exchange:
         if prepared.messages is None:
             return passage.forward(self._asked.body, streams=streams)
         offers = host is not None and host.offers_recall
-        messages = compose(sent, prepared, recall=offers)
+        messages = compose(sent, prepared)
         if host is not None and offers:
             rows = StoredRows(self._conversations.store, host.session_id)
             room_tokens = host.budget().usable_tokens - prepared.estimated

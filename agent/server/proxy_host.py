@@ -7,7 +7,6 @@ builder of turns. Read next: `proxy_exchange.py`, `agent/turn/background.py`.
 from __future__ import annotations
 
 import dataclasses
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,14 +39,6 @@ _RATIO_CHANGE = 0.02
 """Part by which the calibration must have changed before it is written again."""
 _TIGHTER = (1.0, 0.5, 0.25)
 """What excerpts get of their share, in turn, until a request fits."""
-_CALLS = re.compile(
-    r'; recall\(rows="[\d?-]+"\) shows it(?=\])'
-    r"|\s*To (?:read any of these rows in full|find something in the rows that this covers): "
-    r"recall\([^)]*\)\."
-)
-_READ_ON = re.compile(
-    r'(?<=characters left out here); read on with recall\(rows="\d+", offset=\d+\)\]'
-)
 
 
 class Moved(Exception):
@@ -265,13 +256,12 @@ class ProxyHost(AgentRuntime):
 
     def _client_row(self, row: Message) -> Message:
         if "_kind" in row:
-            return row if self.offers_recall else _told_apart(row)
+            return row
         given = self._client_rows[row["_seq"] - 1]
         shown = {key: value for key, value in given.items() if not key.startswith("_")}
         shown["_seq"] = row["_seq"]
         if "_stub" in row:
-            masked = {**shown, **row["_stub"], "_tokens": row["_tokens"]}
-            return masked if self.offers_recall else _told_apart(masked)
+            return {**shown, **row["_stub"], "_tokens": row["_tokens"]}
         tokens = self._tokens_of(row)
         return {**shown, "_tokens": tokens, "_row_id": row["_row_id"], "_given": given}
 
@@ -308,7 +298,7 @@ class ProxyHost(AgentRuntime):
         return Prepared(shaped.messages, shaped.tokens + self.budget().overhead_tokens)
 
 
-def compose(sent: Sent, prepared: Prepared, *, recall: bool = False) -> list[Any]:
+def compose(sent: Sent, prepared: Prepared) -> list[Any]:
     """Return the messages of a request: the client's system messages and what a view shows.
 
     A system message stands before the row that it stood before, where that row is still shown, or
@@ -324,21 +314,12 @@ def compose(sent: Sent, prepared: Prepared, *, recall: bool = False) -> list[Any
     for message in prepared.messages or ():
         if "_given" in message:
             wire += placed.pop(message["_seq"], ())
-        wire.append(_wire(message, recall))
+        wire.append(_wire(message))
     return wire + [message for rest in placed.values() for message in rest]
 
 
-def _wire(message: Mapping[str, Any], recall: bool) -> Any:
+def _wire(message: Mapping[str, Any]) -> Any:
     """Return a message as it is sent: the client's own dict where nothing changed it."""
     if "_given" in message and "_row_id" in message:
         return message["_given"]
-    wire = {key: value for key, value in message.items() if not key.startswith("_")}
-    if not recall and isinstance(wire.get("content"), str):
-        wire["content"] = _READ_ON.sub("]", wire["content"])
-    return wire
-
-
-def _told_apart(message: Message) -> Message:
-    """Return a message of ours without the calls that it names: nobody answers them here."""
-    content = message.get("content")
-    return message | {"content": _CALLS.sub("", content)} if isinstance(content, str) else message
+    return {key: value for key, value in message.items() if not key.startswith("_")}
