@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from agent.base.errors import UndoRefused
 from agent.base.events import CompactionFinished, Event
 from agent.base.messages import Message
-from agent.base.settings import CompressionSettings, Settings
 from agent.sessions.records import NativePass, PassKind, PassRecord
 from agent.testing.builders import call
 from agent.testing.stub_reply import RecordedRequest, Reply
@@ -19,8 +17,8 @@ from agent.testing.stub_server import StubModelServer
 from agent.testing.summaries import GOOD_SUMMARY
 from hermes_state import SessionDB
 from run_agent import AIAgent
+from tests.turn.native_bench import Open, native_agents
 
-Open = Callable[..., AIAgent]
 LONG = "words that fill the window " * 120
 
 
@@ -28,30 +26,8 @@ LONG = "words that fill the window " * 120
 def open_agent(stub: StubModelServer, store: SessionDB) -> Iterator[Open]:
     """A function that opens an agent on session `s`; all are closed after the test."""
     stub.script(lambda r: Reply(text=GOOD_SUMMARY if b"<material>" in r.raw else "so"))
-    opened: list[AIAgent] = []
-
-    def start(*, native: bool = True, threshold: int = 4_500, **given: Any) -> AIAgent:
-        compression = CompressionSettings(
-            codex_responses_native=native,
-            codex_responses_compact_threshold=threshold,
-            background=False,
-        )
-        keywords = {
-            "base_url": stub.base_url,
-            "model": "m",
-            "api_mode": "responses",
-            "context_length": 16_384,
-            "session_db": store,
-            "session_id": "s",
-            "settings": Settings(compression=compression),
-            **given,
-        }
-        opened.append(AIAgent(**keywords))
-        return opened[-1]
-
-    yield start
-    for agent in opened:
-        agent.close()
+    with native_agents(stub, store, "responses") as start:
+        yield start
 
 
 def kinds(request: RecordedRequest) -> list[str]:

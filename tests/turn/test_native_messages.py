@@ -3,13 +3,11 @@ request must still say is said behind it, since the service reads nothing before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from agent.base.errors import RequestRefused
-from agent.base.settings import CompressionSettings, Settings
 from agent.sessions.records import PassKind, PassRecord
 from agent.testing.builders import call
 from agent.testing.stub_reply import RecordedRequest, Reply
@@ -17,8 +15,8 @@ from agent.testing.stub_server import StubModelServer
 from agent.testing.summaries import GOOD_SUMMARY
 from hermes_state import SessionDB
 from run_agent import AIAgent
+from tests.turn.native_bench import Open, native_agents
 
-Open = Callable[..., AIAgent]
 LONG = "words that fill the window " * 120
 
 
@@ -30,30 +28,8 @@ def answer(request: RecordedRequest) -> Reply:
 def open_agent(stub: StubModelServer, store: SessionDB) -> Iterator[Open]:
     """A function that opens an agent on session `s`; all are closed after the test."""
     stub.script(answer)
-    opened: list[AIAgent] = []
-
-    def start(*, native: bool = True, threshold: int = 4_500, **given: Any) -> AIAgent:
-        compression = CompressionSettings(
-            codex_responses_native=native,
-            codex_responses_compact_threshold=threshold,
-            background=False,
-        )
-        keywords = {
-            "base_url": stub.base_url,
-            "model": "m",
-            "api_mode": "anthropic_messages",
-            "context_length": 16_384,
-            "session_db": store,
-            "session_id": "s",
-            "settings": Settings(compression=compression),
-            **given,
-        }
-        opened.append(AIAgent(**keywords))
-        return opened[-1]
-
-    yield start
-    for agent in opened:
-        agent.close()
+    with native_agents(stub, store, "anthropic_messages") as start:
+        yield start
 
 
 def kinds(request: RecordedRequest) -> list[list[str]]:
