@@ -15,9 +15,9 @@ from agent.base.errors import RequestRefused
 from agent.base.messages import Message, call_ids
 from agent.providers.anthropic_reply import AnthropicPieces
 from agent.providers.anthropic_rows import (
+    WIRE,
     RowJoiner,
     behind_compaction,
-    bound_to,
     choose_cuts,
     cut,
     holds_compaction,
@@ -34,6 +34,7 @@ from agent.providers.call import Call
 from agent.providers.encode import encode_json
 from agent.providers.http_model import HttpModel, Quirks
 from agent.providers.protocol import ModelReply, ModelRequest
+from agent.providers.reasoning import bound_to
 
 DEFAULT_URL = "https://api.anthropic.com"
 HEADERS = (("anthropic-version", "2026-10-21"),)
@@ -112,12 +113,16 @@ class AnthropicMessages(HttpModel):
         self._seqs_of_ids: dict[str, int] = {}
         self._repeated_ids: set[str] = set()
 
+    def holds_compaction(self, message: Message) -> bool:
+        """Return whether an answer of this model, endpoint and wire brought a compaction block."""
+        return holds_compaction(message, self.route)
+
     def _write_row(self, message: Message, replays: bool) -> bytes:
         seq = message.get("_seq", 0)
         for call_id in call_ids(message) if seq else ():
             if self._seqs_of_ids.setdefault(call_id, seq) != seq:
                 self._repeated_ids.add(call_id)
-        self._has_compactions |= holds_compaction(message, self.route)
+        self._has_compactions |= self.holds_compaction(message)
         return write_row(message, replays, route=self.route)
 
     def _send(self, request: ModelRequest, call: Call) -> ModelReply:
@@ -191,4 +196,4 @@ class AnthropicMessages(HttpModel):
         return {name for name, n in counts.items() if n > 1 or name in self._seqs_of_ids}
 
     def _pieces(self) -> AnthropicPieces:
-        return AnthropicPieces(self._model, bound_to(self.route))
+        return AnthropicPieces(self._model, bound_to(self.route, WIRE))

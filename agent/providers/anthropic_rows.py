@@ -17,12 +17,13 @@ from agent.base.images import IMAGE_WORD, is_image
 from agent.base.messages import Message, call_ids, clean_text
 from agent.providers.encode import encode_json, valid_call, valid_name
 from agent.providers.parts import plain_parts
-from agent.providers.reasoning import kept_fields
+from agent.providers.reasoning import bound_to, kept_fields
 
 LAYOUT = "layout"
 """Field of `_reasoning`: the blocks of an answer in their order. A block that is opaque stands
 there whole, a text as its number of characters, a call as null."""
 
+WIRE = "messages"
 THINKING = frozenset({"thinking", "redacted_thinking"})
 COMPACTION = "compaction"
 
@@ -90,15 +91,11 @@ def _said(message: Message) -> str:
 def _layout(message: Message, route: str) -> list[Any]:
     """Return how the answer of that route was laid out; empty when the message does not say any
     more what the answer said."""
-    layout: list[Any] = kept_fields(message.get("_reasoning"), bound_to(route)).get(LAYOUT, [])
+    kept = kept_fields(message.get("_reasoning"), bound_to(route, WIRE))
+    layout: list[Any] = kept.get(LAYOUT, [])
     sizes = [piece for piece in layout if isinstance(piece, int)]
     is_whole = not message.get("_masked_by") and sum(sizes) == len(_said(message))
     return layout if is_whole and layout.count(None) == len(call_ids(message)) else []
-
-
-def bound_to(route: str) -> str:
-    """Return what opaque blocks are bound to: the same model by another wire cannot take them."""
-    return f"{route} (messages)"
 
 
 def holds_compaction(message: Message, route: str) -> bool:

@@ -14,11 +14,12 @@ from agent.base.images import is_image
 from agent.base.messages import Message, text_of
 from agent.providers.encode import encode_json, valid_call
 from agent.providers.parts import plain_parts
-from agent.providers.reasoning import keep_fields, kept_fields
+from agent.providers.reasoning import bound_to, keep_fields, kept_fields
 
 Item = dict[str, Any]
 
 COMPACTION = "compaction"
+_WIRE = "responses"
 _ITEMS = "items"
 _SENT = {
     "reasoning": ("type", "id", "summary", "content", "encrypted_content"),
@@ -65,7 +66,7 @@ def keep_items(output: Sequence[Mapping[str, Any]], route: str) -> str:
     while kept and kept[-1]["type"] == "reasoning":
         del kept[-1]
     is_needed = any(item["type"] in _SENT or "phase" in item for item in kept)
-    return keep_fields({_ITEMS: kept}, route) if is_needed else ""
+    return keep_fields({_ITEMS: kept}, bound_to(route, _WIRE)) if is_needed else ""
 
 
 def message_text(item: Mapping[str, Any]) -> str:
@@ -82,7 +83,7 @@ def holds_compaction(message: Message, route: str) -> bool:
     reasoning = message.get("_reasoning")
     if not isinstance(reasoning, str) or f'"{COMPACTION}"' not in reasoning:
         return False
-    kept = kept_fields(reasoning, route).get(_ITEMS, ())
+    kept = kept_fields(reasoning, bound_to(route, _WIRE)).get(_ITEMS, ())
     return any(item["type"] == COMPACTION for item in kept) and _fits(message, kept)
 
 
@@ -93,7 +94,7 @@ def _can_return(item: Mapping[str, Any]) -> bool:
 
 def _replayed(message: Message, replays: bool, route: str) -> list[Item]:
     """Return the items of an answer in their own order, none when they cannot go back."""
-    kept = kept_fields(message.get("_reasoning"), route).get(_ITEMS, ())
+    kept = kept_fields(message.get("_reasoning"), bound_to(route, _WIRE)).get(_ITEMS, ())
     is_bound = any(item.get("encrypted_content") for item in kept)
     if (is_bound and not replays) or not _fits(message, kept):
         return []

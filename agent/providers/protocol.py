@@ -158,6 +158,18 @@ class KeepsHistory(Protocol):
         ...
 
 
+@runtime_checkable
+class SendsCompactionsBack(Protocol):
+    """A provider whose answers may bring a compaction that stands for all that was before it."""
+
+    def holds_compaction(self, message: Message) -> bool:
+        """Return whether an answer brought a compaction that this provider may be sent again.
+
+        False for what another model, endpoint or wire brought.
+        """
+        ...
+
+
 class Provider(Protocol):
     """One model on one endpoint. Thread-safe; construction touches no network, nothing heavy."""
 

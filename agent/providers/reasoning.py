@@ -84,6 +84,11 @@ def replayed(reasoning: Any, route: str, *, bound: bool = True) -> dict[str, Any
     return {_DETAILS: fields[_DETAILS]}
 
 
+def bound_to(route: str, wire: str) -> str:
+    """Return what opaque parts are bound to: the same model by another wire cannot take them."""
+    return f"{route} ({wire})"
+
+
 def kept_fields(reasoning: Any, route: str) -> dict[str, Any]:
     """Return what `keep_fields` made for that route; nothing from any other."""
     if not isinstance(reasoning, str) or not reasoning:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from agent.base.messages import Message, text_of
 from agent.providers.http_model import HttpModel, Quirks
-from agent.providers.items import COMPACTION, function_tool, write_item_row
+from agent.providers.items import COMPACTION, function_tool, holds_compaction, write_item_row
 from agent.providers.protocol import ModelRequest
 from agent.providers.responses_reply import ResponsePieces
 
@@ -35,6 +35,10 @@ class Responses(HttpModel):
         _NO_TEMPERATURE,
         _NO_COMPACTION,
     )
+
+    def holds_compaction(self, message: Message) -> bool:
+        """Return whether an answer of this model, endpoint and wire brought a compaction item."""
+        return holds_compaction(message, self.route)
 
     def _write_row(self, message: Message, replays: bool) -> bytes:
         return write_item_row(message, replays, route=self.route)

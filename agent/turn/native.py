@@ -13,19 +13,13 @@ from collections.abc import Callable, Sequence
 from agent.base.messages import Message, is_user_text, last_user_index
 from agent.compaction.pins import render_pins
 from agent.compaction.report import tell_finished
-from agent.providers import anthropic_rows, items
-from agent.providers.protocol import CallWatch, KeepsHistory
+from agent.providers.protocol import CallWatch, KeepsHistory, SendsCompactionsBack
 from agent.sessions.records import NativePass, Pin
 from agent.turn.host import Turn, TurnHost
 from agent.turn.request import Shaped, ShapeLimits, join, shape, tokens_of
 
 _SHARE_OF_TRIGGER = 0.9
 """Where the provider compacts unless told: before our own engine would."""
-
-
-def holds_compaction(message: Message, route: str) -> bool:
-    """Return whether an answer of that route brought a compaction that may go back."""
-    return items.holds_compaction(message, route) or anthropic_rows.holds_compaction(message, route)
 
 
 def native_threshold(host: TurnHost) -> int:
@@ -46,7 +40,8 @@ def shown_rows(host: TurnHost, first_seq: int | None = None) -> Sequence[Message
     `first_seq` is the first user row of the running turn, None the newest user row.
     """
     view, generation = host.live.messages, host.live.head.generation
-    if not generation:
+    provider = host.provider
+    if not generation or not isinstance(provider, SendsCompactionsBack):
         return view
     for index in range(len(view) - 1, -1, -1):
         row = view[index]
@@ -54,7 +49,7 @@ def shown_rows(host: TurnHost, first_seq: int | None = None) -> Sequence[Message
             continue
         if row.get("_generation") != generation:
             break
-        if holds_compaction(row, host.provider.route):
+        if provider.holds_compaction(row):
             return [*_in_progress(view, index, first_seq), *view[index:]]
     return view
 
@@ -69,8 +64,10 @@ def shape_shown(
     """
     rows = shown_rows(host, first_seq)
     shaped = make(rows)
-    route = host.provider.route
-    if rows is host.live.messages or any(holds_compaction(m, route) for m in shaped.messages):
+    provider = host.provider
+    if rows is host.live.messages or not isinstance(provider, SendsCompactionsBack):
+        return shaped
+    if any(map(provider.holds_compaction, shaped.messages)):
         return shaped
     return make(host.live.messages)
 
@@ -102,11 +99,11 @@ def native_pass(
 ) -> NativePass | None:
     """Return what an answer tells the ledger when it brought a compaction, None when not."""
     provider = host.provider
-    if not (
-        provider.brought_compaction(message)
-        if isinstance(provider, KeepsHistory)
-        else holds_compaction(message, provider.route)
-    ):
+    if isinstance(provider, KeepsHistory):
+        brought = provider.brought_compaction(message)
+    else:
+        brought = isinstance(provider, SendsCompactionsBack) and provider.holds_compaction(message)
+    if not brought:
         return None
     overhead_tokens = host.budget().overhead_tokens
     return NativePass(

@@ -265,6 +265,22 @@ def test_bound_reasoning_goes_back_whole_until_its_prefix_is_gone(
         assert case.sent(body)[1:3] == [("assistant", "look"), ("call", 'read_file{"path": "a"}')]
 
 
+def test_what_the_same_model_reasoned_on_another_wire_never_goes_out(
+    wire: Wire, case: WireCase, stub: StubModelServer
+) -> None:
+    bound = Reply(text="look", reasoning="hm", reasoning_key="reasoning_details", tool_calls=[CALL])
+    provider = wire(stub.base_url)
+    for other in (other for other in WIRES.values() if other is not case):
+        stub.script([bound])
+        for foreign in openings(other.opens):
+            answer = ask(foreign(stub.base_url), tools=[TOOL]).message
+        plain = {name: value for name, value in answer.items() if name != "_reasoning"}
+        assert len(plain) == len(answer) - 1
+        for message in (answer, plain):
+            ask(provider, HELLO, message, result(CALL, "x"))
+        assert stub.requests[-2].raw == stub.requests[-1].raw
+
+
 def _request_with(
     provider: HttpModel, stub: StubModelServer, answer: Message, replay_from: int
 ) -> dict[str, Any]:

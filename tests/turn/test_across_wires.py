@@ -183,6 +183,7 @@ def prepare(talk: Talk, agent: AIAgent, step: Step) -> None:
 @example([Step(MODES[n % 2], before=name, is_native=True) for n, name in enumerate(BEFORE)])
 @example([Step(MODES[2], before=before, is_native=True, thinks=True) for before in BEFORE])
 @example([Step(mode, before="image", else_to=MODES[n - 1]) for n, mode in enumerate(MODES)])
+@example([Step(MODES[0], is_native=True, else_to=mode) for mode in (*MODES[1:], *MODES)])
 def test_any_sequence_of_wires_models_and_passes_is_carried_on(steps: list[Step]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -17,6 +17,7 @@ from agent.testing.stub_server import StubModelServer
 from agent.testing.summaries import GOOD_SUMMARY
 from hermes_state import SessionDB
 from run_agent import AIAgent
+from tests.providers.wires import text_in
 from tests.turn.native_bench import Open, native_agents
 
 LONG = "words that fill the window " * 120
@@ -172,6 +173,21 @@ def test_another_model_gets_all_rows(
     assert [kind for kind in kinds(request) if kind != "compaction"] == ["user", "assistant"] * (
         rows // 2
     ) + ["user"]
+
+
+@pytest.mark.parametrize("mode", ["chat_completions", "anthropic_messages"])
+def test_the_same_model_by_another_wire_gets_all_rows(
+    mode: str, open_agent: Open, stub: StubModelServer, store: SessionDB
+) -> None:
+    agent = open_agent()
+    talk_until_compacted(agent, store)
+    agent.close()
+    rows = [row["content"] for row in store.view("s").messages]
+    open_agent(api_mode=mode).chat("short")
+    request = stub.requests[-1]
+    said = [m for m in request.body["messages"] if m["role"] != "system"]
+    assert [text_in(message["content"]) for message in said] == [*rows, "short"]
+    assert (request.refusal, b"compaction" in request.raw.partition(b'"tools"')[0]) == ("", False)
 
 
 def test_our_own_engine_is_armed_behind_it(
