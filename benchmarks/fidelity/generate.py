@@ -163,12 +163,16 @@ def _draw_values(item: Item, rng: random.Random, taken: str) -> dict[str, str]:
 
 # -- where ----------------------------------------------------------------------------------------
 def _starts(base: Sequence[Message]) -> list[int]:
-    """Return the indexes of the requests before which, or in which, something may be planted."""
+    """Return the indexes of the requests before which, or in which, something may be planted.
+
+    The answer to each comes early enough, too.
+    """
     last = int(len(base) * PLANTED_SHARE)
+    final = max((index for index in range(last) if _is_answer(base[index])), default=0)
     return [
         index
         for index, message in enumerate(base)
-        if message["role"] == "user" and index + 12 <= last
+        if message["role"] == "user" and index + 12 <= last and index < final
     ]
 
 
