@@ -17,7 +17,7 @@ from agent.base.errors import HermesError, UndoRefused, UsageError
 from agent.base.events import ErrorRaised, TurnFinished, TurnStarted
 from agent.base.ids import new_session_id, new_turn_id
 from agent.base.later import later
-from agent.base.messages import Message, is_user_text, text_of, wire_message
+from agent.base.messages import Content, Message, is_user_text, text_of, wire_message
 from agent.base.settings import Settings
 from agent.base.tokens import Calibration
 from agent.compaction.host import AttemptRequest
@@ -81,32 +81,32 @@ class AIAgent(AgentRuntime):
         }
         super().__init__(with_model(settings or Settings(), given), AgentOptions(**options))
 
-    def chat(self, text: str) -> str:
+    def chat(self, content: Content) -> str:
         """Send one message and return the answer's text. Raises as `run_conversation`."""
-        return self.run_conversation(text).final_text
+        return self.run_conversation(content).final_text
 
-    def run_conversation(self, text: str) -> TurnResult:
+    def run_conversation(self, content: Content) -> TurnResult:
         """Accept one user message, run the turn it starts, and return what came of it.
 
-        The message is durable before the model is called. An interrupted turn returns with
-        `stop_reason` interrupted.
+        The message is a text, or parts in the chat-completions shape, images among them; it is
+        durable before the model is called. An interrupted turn has `stop_reason` interrupted.
         Raises: UsageError for a blank message; ProviderError, ContextCannotFit or StoreError when
         the turn fails, after an `error` and a `turn_finished` event.
         """
         with self._turn_lock:
-            return self._run(self.submit(text))
+            return self._run(self.submit(content))
 
-    def submit(self, text: str) -> int:
+    def submit(self, content: Content) -> int:
         """Accept one user message durably and return its seq; a later request carries it.
 
         Concurrency: any thread, also during a turn or a pass, which it neither waits for nor
         disturbs.
         Raises: UsageError for a blank message; StoreError when it cannot be stored.
         """
-        if not text.strip():
+        if not is_user_text(message := {"role": "user", "content": content}):
             raise UsageError("the message is empty: type some text")
         self._open_session()
-        [stored] = self.store.append(self.session_id, [{"role": "user", "content": text}])
+        [stored] = self.store.append(self.session_id, [message])
         return int(stored["_seq"])
 
     def pending_messages(self) -> int:

@@ -20,6 +20,8 @@ from typing import Any
 from agent.base.images import replace_images
 
 Message = dict[str, Any]
+Content = str | list[Any]
+"""What a message says: a text, or parts in the chat-completions shape."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 PASS_KINDS = frozenset({"summary", "micro", "mechanical"})

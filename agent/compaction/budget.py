@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.base.images import is_image
 from agent.base.messages import Message
 from agent.base.record import dataclass
-from agent.base.tokens import estimate_message
+from agent.base.tokens import IMAGE_TOKENS, estimate_message
 
 TRIGGER_SHARE = 0.75
 TRIGGER_SHARE_LARGE = 0.50
@@ -117,13 +118,18 @@ def total_tokens(messages: Sequence[Message]) -> int:
 
 
 def shown_sizes(messages: Sequence[Message], budget: Budget) -> list[int]:
-    """Return what each message takes in a request; a user message at most `message_tokens`."""
-    return [
-        min(row_tokens(message), budget.message_tokens)
-        if message.get("role") == "user"
-        else row_tokens(message)
-        for message in messages
-    ]
+    """Return what each message takes in a request; a user message at most `message_tokens`, or
+    what its images take."""
+    return [_shown_size(message, budget.message_tokens) for message in messages]
+
+
+def _shown_size(message: Message, message_tokens: int) -> int:
+    tokens = row_tokens(message)
+    if tokens <= message_tokens or message.get("role") != "user":
+        return tokens
+    content = message.get("content")
+    images = sum(map(is_image, content)) if isinstance(content, list) else 0
+    return min(tokens, max(message_tokens, images * IMAGE_TOKENS))
 
 
 def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.base.excerpt import excerpt_chars
-from agent.base.images import labelled
+from agent.base.images import is_image, labelled
 from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message
@@ -123,20 +123,28 @@ def _is_long_request(row: Message, limits: ShapeLimits) -> bool:
     return (
         row.get("_tokens", 0) > limits.message_tokens
         and is_user_text(row)
-        and isinstance(row.get("content"), str)
+        and len(text_of(row.get("content"))) > _SMALLEST_EXCERPT_CHARS
     )
 
 
 def _excerpt(row: Message, tokens: int) -> Message:
-    """Return a copy whose text is cut until it takes at most `tokens`, three quarters its head."""
-    text = text_of(row.get("content"))
+    """Return a copy whose text is cut until it takes at most `tokens`, three quarters its head.
+
+    The images of a user message stay, behind its text.
+    """
+    content = row.get("content")
+    text = text_of(content)
+    is_pictured = row["role"] == "user" and isinstance(content, list)
+    images = [part for part in content or () if is_image(part)] if is_pictured else []
     cut = _without_identity(row)
-    chars = int(len(text) * tokens / max(1, tokens_of(row)))
+    taken = estimate_message(cut | {"content": images}) if images else 0
+    chars = int(len(text) * max(0, tokens - taken) / max(1, tokens_of(row) - taken))
     while True:
         chars = max(_SMALLEST_EXCERPT_CHARS, chars * 9 // 10)
         head = chars * 3 // 4
         seq = row.get("_seq", 0)
-        cut["content"] = excerpt_chars(text, head=head, tail=chars - head, seq=seq)
+        shown = excerpt_chars(text, head=head, tail=chars - head, seq=seq)
+        cut["content"] = [{"type": "text", "text": shown}, *images] if images else shown
         cut["_tokens"] = estimate_message(cut)
         if cut["_tokens"] <= tokens or chars == _SMALLEST_EXCERPT_CHARS:
             return cut

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ def rows(*messages: Message) -> list[Message]:
     ]
 
 
-def user(text: str, **extra: object) -> Message:
+def user(text: Any, **extra: object) -> Message:
     return {"role": "user", "content": text, **extra}
 
 
@@ -134,6 +135,22 @@ def test_a_user_message_over_its_share_is_shown_in_part_and_said_so():
     assert shaped.excerpted == (1,)
     assert shaped.tokens <= LIMITS.message_tokens * 1.1
     assert 'recall(rows="1", offset=' in shaped.messages[0]["content"]
+
+
+@pytest.mark.parametrize("parts", [["word " * 20_000], ["word " * 9_000, "last " * 9_000, "end"]])
+def test_a_user_message_of_parts_over_its_share_is_shown_in_part_beside_its_images(parts):
+    texts = [{"type": "text", "text": text} for text in parts]
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    plain, pictured = shape(rows(user(texts)), LIMITS), shape(rows(user([image, *texts])), LIMITS)
+    assert (plain.excerpted, pictured.excerpted) == ((1,), (1,))
+    assert max(plain.tokens, pictured.tokens) <= LIMITS.message_tokens
+    said = plain.messages[0]["content"]
+    assert said.startswith("word word ")
+    assert said.endswith(parts[-1][-3:])
+    assert 'recall(rows="1", offset=' in said
+    told, shown = pictured.messages[0]["content"]
+    assert shown == image
+    assert 'recall(rows="1", offset=' in told["text"]
 
 
 def test_images_of_merged_messages_are_kept_as_parts():
