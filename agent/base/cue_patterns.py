@@ -1,77 +1,124 @@
-"""Many patterns looked for at once: each is tried only where a word begins like it.
+"""Patterns of many kinds looked for in one go: each is tried only where a text begins like it.
 
-Patterns are alternatives on text in lower case. What begins a word says so with `\\b` and letters;
-anything else is searched for everywhere, which costs more.
+Patterns are alternatives on text in lower case. What begins a word says so with `\\b` and letters,
+what begins with a sign of Chinese or Japanese with that; anything else is searched for everywhere,
+which costs more. A pattern is compiled when a text first has its beginning.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-_WORD_START = re.compile(r"\b\w.?", re.DOTALL)
-_REPEATED = ("?", "*", "{0")
+BEGIN_CHARS = 4
+_SIGNS = 2
+_MOST_KEPT = 8_192
+_WORD_BEGIN = re.compile(rf"\b\w{{1,{BEGIN_CHARS}}}")
+_LETTERS = re.compile(r"\[[\w ,’']+\]")
+_AROUND = ("?=", "?!", "?<=", "?<!")
+
+_Try = Callable[[str, int], object]
 
 
 class Cues:
-    """Patterns of one kind. `search` looks everywhere, `match` at one place."""
+    """Patterns with the bit of their kind. `find` tells in one number which kinds a text has.
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        by_begin: dict[str, list[str]] = {}
-        anywhere: list[str] = []
-        at_begin: list[str] = []
-        for pattern in patterns:
-            for each in alternatives(pattern):
-                starts = each.startswith(r"\b")
-                begins = beginnings(each.removeprefix(r"\b")) if starts else frozenset()
-                for begin in begins:
-                    by_begin.setdefault(begin, []).append(each)
+    Those of the kinds in `of_clauses` count only where `begins_clause` says so of a place.
+    """
+
+    def __init__(
+        self,
+        patterns: Iterable[tuple[int, str]],
+        of_clauses: int = 0,
+        begins_clause: _Try = lambda _text, _at: True,
+    ) -> None:
+        words: dict[str, list[tuple[int, str]]] = {}
+        signs: dict[str, list[tuple[int, str]]] = {}
+        elsewhere: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
+        for kind, pattern in patterns:
+            for each, begins in _split(pattern):
                 if not begins:
-                    (at_begin if each.startswith("^") else anywhere).append(each)
-        self._by_begin = {key: _one_of(found) for key, found in by_begin.items()}
-        self._anywhere = _one_of(anywhere) if anywhere else None
-        self._at_begin = _one_of(at_begin) if at_begin else None
+                    elsewhere[each.startswith("^")].append((kind, each))
+                for begin in begins:
+                    known = words if each.startswith(r"\b") else signs
+                    known.setdefault(begin, []).append((kind, each))
+        self._words = _Begins(words)
+        self._signs = _Begins(signs)
+        self._sign = (
+            re.compile(f"[{re.escape(''.join({each[0] for each in signs}))}]") if signs else None
+        )
+        self._first = [(kind, each.match) for kind, each in _by_kind(elsewhere[True])]
+        self._anywhere = [(kind, each.search) for kind, each in _by_kind(elsewhere[False])]
+        self._of_clauses = of_clauses
+        self._begins_clause = begins_clause
 
-    def search(self, text: str) -> bool:
-        """Return whether any pattern is found in a text."""
-        if self._at_begin is not None and self._at_begin.match(text):
-            return True
-        if self._anywhere is not None and self._anywhere.search(text):
-            return True
-        known = self._by_begin.get
-        for at, pair, letter in _word_starts(text):
-            pattern = known(pair)
-            if pattern is not None and pattern.match(text, at):
-                return True
-            pattern = known(letter)
-            if pattern is not None and pattern.match(text, at):
-                return True
-        return False
-
-    def match(self, text: str, at: int) -> bool:
-        """Return whether any pattern begins at a place."""
-        begin = text[at : at + 2]
-        patterns = (self._by_begin.get(begin), self._by_begin.get(begin[:1]), self._anywhere)
-        return any(pattern is not None and pattern.match(text, at) for pattern in patterns)
-
-    def sub(self, replacement: str, text: str) -> str:
-        """Return the text with each find replaced."""
-        if not self.search(text):
-            return text
-        for pattern in (*self._by_begin.values(), self._anywhere, self._at_begin):
-            text = pattern.sub(replacement, text) if pattern is not None else text
-        return text
-
-
-@functools.lru_cache(maxsize=16)
-def _word_starts(text: str) -> tuple[tuple[int, str, str], ...]:
-    """Return where words begin, each with its first two signs and its first."""
-    return tuple((at.start(), at[0], at[0][0]) for at in _WORD_START.finditer(text))
+    def find(self, text: str) -> int:
+        """Return the bits of the kinds that a text has a pattern of."""
+        found = 0
+        for kind, has in (*self._first, *self._anywhere):
+            if not found & kind and has(text):
+                found |= kind
+        if self._words.given:
+            for begin in _WORD_BEGIN.finditer(text):
+                for kind, matches in self._words[begin[0]]:
+                    if found & kind:
+                        continue
+                    at = begin.start()
+                    if kind & self._of_clauses and not self._begins_clause(text, at):
+                        continue
+                    if matches(text, at):
+                        found |= kind
+        if self._sign is not None:
+            for begin in self._sign.finditer(text):
+                at = begin.start()
+                for kind, matches in self._signs[text[at : at + _SIGNS]]:
+                    if not found & kind and matches(text, at):
+                        found |= kind
+        return found
 
 
-def _one_of(patterns: Iterable[str]) -> re.Pattern[str]:
+class _Begins(dict[str, tuple[tuple[int, _Try], ...]]):
+    """What may match where a text begins like the key, by kind; made when it is first asked for."""
+
+    def __init__(self, patterns: Mapping[str, list[tuple[int, str]]]) -> None:
+        super().__init__()
+        self.given = patterns
+
+    def __missing__(self, begin: str) -> tuple[tuple[int, _Try], ...]:
+        keys = [*(begin[:size] for size in range(len(begin) + 1)), f"{begin} "]
+        given = [each for key in keys for each in self.given.get(key, ())]
+        found = tuple((kind, each.match) for kind, each in _by_kind(given))
+        if len(self) < _MOST_KEPT:
+            self[begin] = found
+        return found
+
+
+def _by_kind(patterns: Iterable[tuple[int, str]]) -> list[tuple[int, re.Pattern[str]]]:
+    """Return one pattern a kind."""
+    given: dict[int, dict[str, None]] = {}
+    for kind, pattern in patterns:
+        given.setdefault(kind, {})[pattern] = None
+    return [(kind, one_of(tuple(each))) for kind, each in given.items()]
+
+
+@functools.cache
+def one_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of alternatives, compiled once."""
     return re.compile("|".join(f"(?:{each})" for each in patterns))
+
+
+@functools.cache
+def _split(pattern: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the alternatives of a pattern with their beginnings, none when it may be anywhere."""
+    found = list[tuple[str, frozenset[str]]]()
+    for each in alternatives(pattern):
+        begins = beginnings(each)
+        if not each.startswith(r"\b"):
+            begins = frozenset(begin.strip()[:_SIGNS] for begin in begins)
+            begins = frozenset() if "" in begins or each.startswith("^") else begins
+        found.append((each, begins))
+    return tuple(found)
 
 
 def alternatives(pattern: str) -> list[str]:
@@ -84,24 +131,49 @@ def alternatives(pattern: str) -> list[str]:
     return [*found, pattern[start:]]
 
 
-def beginnings(pattern: str) -> frozenset[str]:
-    """Return the letters, two where they are sure, that a pattern may begin with; none when it may
-    begin with anything else."""
-    if pattern.startswith("(?:"):
-        end = next((at for at, sign, depth in _signs(pattern) if sign == ")" and not depth), 0)
-        if pattern.startswith(_REPEATED, end + 1):
-            inner, rest = beginnings(pattern[: end + 1]), beginnings(pattern[end + 2 :])
-            return inner | rest if inner and rest and pattern[end + 1] == "?" else frozenset()
-        found = [beginnings(each) for each in alternatives(pattern[3:end])]
-        return frozenset[str]().union(*found) if all(found) else frozenset()
-    if not pattern[:1].isalnum() or pattern.startswith(_REPEATED, 1):
-        return frozenset()
-    pair = pattern[1:2].isalnum() and not pattern.startswith(_REPEATED, 2)
-    return frozenset((pattern[: 1 + pair],))
+def beginnings(pattern: str, begun: str = "") -> frozenset[str]:
+    """Return what a match may begin with: up to four letters, less where no more are sure, and a
+    space behind a shorter word that surely ends. "" stands for anything."""
+    while pattern and len(begun) < BEGIN_CHARS:
+        part, rest = _first_part(pattern)
+        if part[1:].startswith(_AROUND) or (part == r"\b" and not begun):
+            pattern = rest
+            continue
+        repeat = rest[:1] if rest[:1] in ("?", "*", "+", "{") else ""
+        if repeat == "*" or rest.startswith("{0"):
+            break
+        if part.startswith("(?:") or _LETTERS.fullmatch(part):
+            choices = alternatives(part[3:-1]) if part[0] == "(" else list(part[1:-1])
+            after = {"": rest, "?": rest[1:]}.get(repeat, ".")
+            found = [beginnings(choice + after, begun) for choice in choices]
+            found += [beginnings(rest[1:], begun)] if repeat == "?" else []
+            return frozenset[str]().union(*found)
+        if part.isalnum():
+            if repeat == "?":
+                return beginnings(rest[1:], begun + part) | beginnings(rest[1:], begun)
+            begun += part
+            if repeat:
+                break
+            pattern = rest
+        elif begun and repeat in ("", "+") and part in (r"\b", r"\s", " ", ",", "-", "'", "’"):
+            return frozenset((f"{begun} ",))
+        else:
+            break
+    return frozenset((begun,))
+
+
+def _first_part(pattern: str) -> tuple[str, str]:
+    """Return the first sign, set or group of a pattern, and the rest."""
+    size = 1 + pattern.startswith("\\")
+    if pattern[0] == "[":
+        size = next(at for at, sign, _ in _signs(pattern) if sign == "]") + 1
+    elif pattern[0] == "(":
+        size = next(at for at, sign, depth in _signs(pattern) if sign == ")" and not depth) + 1
+    return pattern[:size], pattern[size:]
 
 
 def _signs(pattern: str) -> Iterator[tuple[int, str, int]]:
-    """Yield bars and closing brackets with the depth of groups around them."""
+    """Yield bars, ends of sets and closing brackets with the depth of groups around them."""
     depth, at, in_set = 0, 0, False
     while at < len(pattern):
         sign = pattern[at]
@@ -109,6 +181,8 @@ def _signs(pattern: str) -> Iterator[tuple[int, str, int]]:
             at += 1
         elif in_set:
             in_set = sign != "]"
+            if not in_set:
+                yield at, sign, depth
         elif sign == "[":
             in_set = True
         elif sign == "(":

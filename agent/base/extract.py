@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from agent.base.extract_cues import (
+    has_cues,
     is_change,
     is_decision,
     is_promise,
@@ -113,17 +114,20 @@ def _said(text: str, role: str) -> Iterator[Extract]:
     own = own_words(text)
     languages = languages_of(own)
     for start, end in sentences(own):
-        sentence = own[start:end]
-        kind = _kind_of(sentence.lower(), role, languages_within(sentence, languages))
-        if kind in _RULING and is_hearsay(sentence.lower(), own[end : end + HEARSAY_CHARS].lower()):
+        if end - start > SAID_MAX_CHARS:
+            continue
+        sentence = own[start:end].lower()
+        kind = _kind_of(sentence, role, languages_within(sentence, languages))
+        if kind in _RULING and is_hearsay(sentence, own[end : end + HEARSAY_CHARS].lower()):
             kind = None
-        if kind is not None and end - start <= SAID_MAX_CHARS:
-            value = text[start:end]
-            yield Extract(kind, _subject(sentence), value, (start, end))
+        if kind is not None:
+            yield Extract(kind, _subject(sentence), text[start:end], (start, end))
 
 
 def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKind | None:
     asks = is_question(sentence)
+    if not asks and not has_cues(sentence, languages):
+        return None
     if role == "user":
         if not asks and is_withdrawal(sentence, languages):
             return ExtractKind.WITHDRAWAL

@@ -8,23 +8,38 @@ Sentences are given in lower case.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.base.cue_patterns import Cues
+from agent.base.cue_patterns import Cues, one_of
 
 LATIN = ("en", "de", "fr", "es")
-_CLAUSE = re.compile(
-    r"^|[,;:.!?¡¿(–—-]\s*|\b(?:please|pls|and|but|so|also|just|then|or|ok|okay|bitte|und|aber|oder"
-    r"|dann|mir|favor|y|pero|que|ojo|os|te|le|et|mais|ou|donc|alors|merci)\s+"
+LANGUAGES = (*LATIN, "zh", "ja")
+_SAID = ("withdrawal", "rule", "order", "veto", "release", "decision", "promise")
+"""Kinds looked for together, because a sentence is mostly asked for several of them."""
+KINDS = (*_SAID, "polite", "change", "negation")
+_BIT = {
+    (language, kind): 1 << place
+    for place, (language, kind) in enumerate(itertools.product(LANGUAGES, KINDS))
+}
+"""What says in one number that a pattern of a language and kind was found."""
+_BITS = {kind: sum(_BIT[language, kind] for language in LANGUAGES) for kind in KINDS}
+_CLAUSE_MARKS = frozenset(",;:.!?¡¿(–—-")
+_OPENER = re.compile(
+    r"\b(?:please|pls|and|but|so|also|just|then|or|ok|okay|bitte|und|aber|oder"
+    r"|dann|mir|favor|y|pero|que|ojo|os|te|le|et|mais|ou|donc|alors|merci)\Z"
 )
-"""Where an order may begin; the patterns of `[order]` are tried there alone."""
+_OPENER_CHARS = 8
+"""What an order may stand behind; the patterns of `[order]` are tried there alone."""
 _SECTION = re.compile(r"^\[(\w+)\]$")
 _TAG = re.compile(
     r",?\s*(?:d[’']accord|ok|okay|alright|right|please|oder|ja|gell|vale|de acuerdo|sí"
     r"|n[’']est-ce pas|好吗|好嗎|行吗|可以吗|ね|よね)\s*[?？]+$"
 )
+_END_CHARS = 24
+_ASK_SIGN = re.compile("[?？か吗呢]")
 _ASKS = re.compile(
     r"[?？][\"'”»」』)\s]*$|(?:ですか|ますか|でしょうか|のか)[。\s]*$|[吗呢][。\s]*$"
 )
@@ -61,21 +76,48 @@ def stop_words(language: str) -> frozenset[str]:
     return frozenset(" ".join(_sections(language)["stop"]).split())
 
 
-@functools.cache
-def _cue(language: str, section: str) -> Cues:
-    """Return the patterns of a section."""
-    return Cues(_sections(language).get(section, []))
+def _begins_clause(text: str, at: int) -> bool:
+    """Return whether an order may begin at a place."""
+    before = text[:at].rstrip()
+    if not before or before[-1] in _CLAUSE_MARKS:
+        return bool(before) or not at
+    start = max(0, len(before) - _OPENER_CHARS)
+    return len(before) < at and _OPENER.search(before, start) is not None
 
 
 @functools.cache
-def _orders(language: str) -> Cues:
-    """Return the patterns of `[order]` as beginnings of words."""
-    return Cues(rf"\b(?:{line})" for line in _sections(language).get("order", []))
+def _cues(languages: tuple[str, ...], kinds: tuple[str, ...]) -> Cues:
+    patterns = (
+        (_BIT[language, kind], rf"\b(?:{line})" if kind == "order" else line)
+        for language in languages
+        for kind in kinds
+        for line in _sections(language).get(kind, ())
+    )
+    return Cues(patterns, _BITS["order"], _begins_clause)
+
+
+@functools.lru_cache(8)
+def _found(sentence: str, languages: tuple[str, ...], kinds: tuple[str, ...]) -> int:
+    return _cues(languages, kinds).find(sentence)
+
+
+def _has(kind: str, sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence has a pattern of a kind in one of the languages."""
+    kinds = _SAID if kind in _SAID else (kind,)
+    return bool(_found(sentence, tuple(languages), kinds) & _BITS[kind])
+
+
+def has_cues(sentence: str, languages: tuple[str, ...]) -> bool:
+    """Return whether a sentence that does not ask may be anything of what is told apart here."""
+    return bool(_found(sentence, languages, _SAID))
 
 
 def is_question(sentence: str) -> bool:
     """Return whether a sentence asks; one that only ends in "ok?" does not."""
-    return bool(_ASKS.search(sentence)) and not _TAG.search(sentence)
+    start = max(0, len(sentence) - _END_CHARS)
+    if not _ASK_SIGN.search(sentence, start):
+        return False
+    return _ASKS.search(sentence, start) is not None and not _TAG.search(sentence)
 
 
 def is_rule(sentence: str, languages: Iterable[str], *, asks: bool) -> bool:
@@ -84,49 +126,52 @@ def is_rule(sentence: str, languages: Iterable[str], *, asks: bool) -> bool:
     `asks` says that it is a question: then only a polite order counts, and what comes before it.
     """
     if asks:
-        if any(_cue(name, "polite").search(sentence) for name in languages):
+        if _has("polite", sentence, languages):
             return True
         sentence = sentence.rpartition("，")[0]
-    return any(_lays_down(sentence, name) for name in languages)
+    return bool(sentence) and _lays_down(sentence, tuple(languages))
 
 
-def _lays_down(sentence: str, language: str) -> bool:
-    said = _cue(language, "veto").sub(" ", sentence)
-    names_file = language in LATIN and _FILE.search(sentence)
-    if not names_file and _cue(language, "rule").search(said):
-        return True
-    if language not in LATIN:
-        return False
-    orders = _orders(language)
-    return any(orders.match(said, at.end()) for at in _CLAUSE.finditer(said))
+def _lays_down(sentence: str, languages: tuple[str, ...]) -> bool:
+    found = _found(sentence, languages, _SAID)
+    for language in languages:
+        if found & _BIT[language, "veto"]:
+            said = one_of(tuple(_sections(language)["veto"])).sub(" ", sentence)
+            one = _found(said, (language,), _SAID)
+        else:
+            one = found
+        if one & _BIT[language, "order"]:
+            return True
+        if one & _BIT[language, "rule"] and not (language in LATIN and _FILE.search(sentence)):
+            return True
+    return False
 
 
 def is_withdrawal(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence, no question, takes an earlier instruction back."""
-    found = any(_cue(name, "withdrawal").search(sentence) for name in languages)
-    return found and not _FORBIDS.search(sentence)
+    return _has("withdrawal", sentence, languages) and not _FORBIDS.search(sentence)
 
 
 def is_release(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence has a word of what takes rules back: weak, it needs an object."""
-    return any(_cue(name, "release").search(sentence) for name in languages)
+    return _has("release", sentence, languages)
 
 
 def is_negative(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence forbids, limits or leaves out rather than asks for something."""
-    return any(_cue(name, "negation").search(sentence) for name in languages)
+    return _has("negation", sentence, languages)
 
 
 def is_promise(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether the speaker says what they will do."""
-    return any(_cue(name, "promise").search(sentence) for name in languages)
+    return _has("promise", sentence, languages)
 
 
 def is_decision(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence tells what was chosen or ruled out."""
-    return any(_cue(name, "decision").search(sentence) for name in languages)
+    return _has("decision", sentence, languages)
 
 
 def is_change(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence says that something is not what it was."""
-    return any(_cue(name, "change").search(sentence) for name in languages)
+    return _has("change", sentence, languages)

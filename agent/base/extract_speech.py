@@ -13,15 +13,16 @@ QUOTE_MAX_CHARS = 800
 SENTENCE_MAX_CHARS = 500
 """A longer run without an end is no sentence that somebody said."""
 
-_FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
-_RULE_LINE = re.compile(r"^[ \t]*(?:-{3,}|={3,}|_{3,}|\*{3,})[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"\n[ \t]*(```|~~~)")
+_RULE_LINE = re.compile(r"\n[ \t]*(?:-{3,}|={3,}|_{3,}|\*{3,})[ \t]*(?=\Z|\n)")
+"""These and the next begin with the end of the line before: that is looked for quickly."""
 _PAIRS = ('""', "“”", "„“”", "«»", "‹›", "「」", "『』", "``")
 _QUOTES = re.compile(
     "|".join(f"{pair[0]}[^{pair[1:]}\n]{{1,{QUOTE_MAX_CHARS}}}[{pair[1:]}]" for pair in _PAIRS)
-    + r"|(?<!\w)'[^'\n]{3,300}'(?!\w)|(?<!\w)‘[^’\n]{3,300}’(?!\w)"
+    + r"|'(?<!\w')[^'\n]{3,300}'(?!\w)|‘(?<!\w‘)[^’\n]{3,300}’(?!\w)"
 )
 _FOREIGN_LINE = re.compile(
-    r"^[ \t]*(?:>"
+    r"\n[ \t]*(?:>"
     r"|(?://|/\*|<!--|\*/|\"\"\"|'''|<[a-zA-Z/!][^>\n]*>)"
     r"|[{\[][^\n]*\":"
     r"|\[?\d{4}-\d\d-\d\d[T ]\d|\[?\d\d:\d\d:\d\d|[\[(]?\d{1,2}:\d\d[\])]?[ \t]+<?\w{1,30}>?:"
@@ -31,12 +32,12 @@ _FOREIGN_LINE = re.compile(
     r"|(?:note|notice|message|memo|attention|important|hinweis|achtung|avis|nota|aviso)s? "
     r"(?:to|for|an|für|aux?|à|para|al) "
     r")[^\n]*",
-    re.MULTILINE | re.IGNORECASE,
+    re.IGNORECASE,
 )
 _HEADER_LINE = re.compile(
-    r"^(?:from|to|cc|sent|date|subject|von|an|gesendet|betreff|de|à|envoyé|objet|para|enviado|fecha"
-    r"|asunto|发件人|收件人|主题|日期|差出人|宛先|件名|日時)[ \t]*[:：][^\n]*$",
-    re.MULTILINE | re.IGNORECASE,
+    r"\n(?:from|to|cc|sent|date|subject|von|an|gesendet|betreff|de|à|envoyé|objet|para|enviado|fecha"
+    r"|asunto|发件人|收件人|主题|日期|差出人|宛先|件名|日時)[ \t]*[:：]",
+    re.IGNORECASE,
 )
 _FORWARDED = re.compile(
     r"^[^\n]{0,6}-{2,}[^\n]*(?:forwarded|original|weitergeleitet|ursprüngliche|transféré|d'origine"
@@ -83,11 +84,11 @@ _SHOWN_BELOW = re.compile(
     r"|以下|下面|这是|收到|次の|こちら|見つけ"
 )
 _GREETING = re.compile(
-    r"^(?:hi|hello|hey|dear|hallo|liebe[rs]?|sehr geehrte[rs]?|guten tag|moin|bonjour|chère?s?"
+    r"\n(?:hi|hello|hey|dear|hallo|liebe[rs]?|sehr geehrte[rs]?|guten tag|moin|bonjour|chère?s?"
     r"|salut|hola|estimad[oa]s?|querid[oa]s?|buenos días|大家好|各位|你好|您好|尊敬的|皆様|皆さん"
     r"|お疲れ様)"
-    r"[^\n]{0,40}[,，、!！:：]?[ \t]*$",
-    re.MULTILINE | re.IGNORECASE,
+    r"[^\n]{0,40}[,，、!！:：]?[ \t]*(?=\Z|\n)",
+    re.IGNORECASE,
 )
 _SIGN_OFF = re.compile(
     r"^(?:(?:best|kind|warm)? ?regards|cheers|best|sincerely|yours|thanks|(?:viele|beste|liebe|mit"
@@ -96,7 +97,7 @@ _SIGN_OFF = re.compile(
     r"[^\n]{0,30}(?:\n[^\n]{1,40})?$",
     re.MULTILINE | re.IGNORECASE,
 )
-_INTRODUCES = re.compile(r"[:?,：，、？][ \t]*\n|[:：](?=\s|[\"'“„«「『])|：")
+_INTRODUCES = re.compile(r"[:?,：，、？](?:[ \t]*\n|(?<=[:：])(?=\s|[\"'“„«「『])|(?<=：))")
 _ASKS_BACK = re.compile(r"[?？]|ですか|ますか|でしょうか|[吗呢](?:[。！]|$)")
 _LEAD_CHARS = 240
 _SENTENCE_START = re.compile(r"[.!?。！？\n][^.!?。！？\n]*\Z")
@@ -113,9 +114,10 @@ _GAP = re.compile(r"[^\n]")
 
 def own_words(text: str) -> str:
     """Return the text with everything that is not the writer's own blanked, at equal length."""
-    spans = [*_blocks(text)]
-    for pattern in (_FOREIGN_LINE, _QUOTES):
-        spans.extend(match.span() for match in pattern.finditer(text))
+    lines = f"\n{text}"
+    spans = [*_blocks(text, lines)]
+    spans.extend(_places(_FOREIGN_LINE, lines))
+    spans.extend(match.span() for match in _QUOTES.finditer(text))
     if not spans:
         return text
     pieces: list[str] = []
@@ -129,10 +131,15 @@ def own_words(text: str) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int]]:
+def _places(pattern: re.Pattern[str], lines: str) -> list[tuple[int, int]]:
+    """Return the spans in a text of what is found in `lines`, the text behind a line break."""
+    return [(match.start(), match.end() - 1) for match in pattern.finditer(lines)]
+
+
+def _blocks(text: str, lines: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of fenced code, ruled-off blocks, forwarded mail and announced text."""
     for pattern in (_FENCE, _RULE_LINE):
-        marks = [match.span() for match in pattern.finditer(text)]
+        marks = _places(pattern, lines)
         for number in range(0, len(marks), 2):
             closing = marks[number + 1] if number + 1 < len(marks) else None
             if closing is not None or pattern is _FENCE:
@@ -140,23 +147,23 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
     forwarded = _FORWARDED.search(text) if "--" in text else None
     if forwarded:
         yield forwarded.start(), len(text)
-    yield from _letters(text)
-    headers = [match.start() for match in _HEADER_LINE.finditer(text)]
+    yield from _letters(text, lines)
+    headers = _places(_HEADER_LINE, lines)
     if len(headers) > 1:
-        yield headers[0], len(text)
+        yield headers[0][0], len(text)
     for mark in _INTRODUCES.finditer(text):
         yield from _introduced(text, mark)
 
 
-def _letters(text: str) -> Iterator[tuple[int, int]]:
+def _letters(text: str, lines: str) -> Iterator[tuple[int, int]]:
     """Yield the spans from a greeting inside a text to the end of its letter."""
-    for greeting in _GREETING.finditer(text):
-        closing = _SIGN_OFF.search(text, greeting.end())
-        if closing and (greeting.start() or text[closing.end() :].strip()):
-            yield greeting.start(), closing.end()
-        elif greeting.start() and not closing:
-            last = text.rfind("\n\n", greeting.end())
-            yield greeting.start(), last if last > greeting.end() + 2 else len(text)
+    for start, end in _places(_GREETING, lines):
+        closing = _SIGN_OFF.search(text, end)
+        if closing and (start or text[closing.end() :].strip()):
+            yield start, closing.end()
+        elif start and not closing:
+            last = text.rfind("\n\n", end)
+            yield start, last if last > end + 2 else len(text)
 
 
 def is_hearsay(sentence: str, after: str) -> bool:

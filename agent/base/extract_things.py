@@ -23,7 +23,7 @@ class Thing(NamedTuple):
     end: int
 
 
-_TOKEN = re.compile(r"[\w#~$€£@./\\+-](?:[\w./\\:@#%+=~&?!$€£*-]|,(?=\d))*")
+_TOKEN = re.compile(r"[\w#~$€£@./\\+-][\w./\\:@#%+=~&?!$€£*-]*(?:,(?=\d)[\w./\\:@#%+=~&?!$€£*-]*)*")
 _ASCII_RUN = re.compile(r"[!-~À-ɏ€£]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _TRAILING = ".,:;!?*=&-+~"
@@ -92,25 +92,27 @@ _WORDED_DATE = re.compile(
     rf"|\b(?:{_MONTHS})\.? \d{{1,2}}(?:st|nd|rd|th)?\b(?:,? \d{{4}})?"
     r"|(?:\d{2,4}年)?\d{1,2}月\d{1,2}[日号]|\d{2,4}年\d{1,2}月"
 )
-_MONTH_HINTS = (
-    "jan feb fév mar mär apr abr avr may mai jun jui jul aug ago aoû sep oct okt nov dec dez déc "
-    "dic ene 月"
-).split()
+_DAY_OF_MONTH = re.compile(rf"\d(?:(?:st|nd|rd|th|er|\.)? (?:of |de )?(?:{_MONTHS})|月)")
+_FIGURE_NEXT = re.compile(r" (?=\d)")
+_MONTH_BEFORE = re.compile(rf"\b(?:{_MONTHS})\.?\Z")
+_MONTH_CHARS = 12
 _ERROR = re.compile(
     r"(?<=\w)(?:error|exception|fault)\b[^\n]{0,140}|\b(?:errno|err_\w*)\b[^\n]{0,140}"
     r"|\b(?:error|exception|fatal|panic|denied|refused|fehler|erreur|échec|fallo)\b ?[:\-]"
     r"[^\n]{1,140}|(?:エラー|错误|失败)[:：][^\n]{1,140}"
 )
 _NAME_BEFORE = re.compile(r"[\w.]{1,60}\Z")
-_ERROR_HINTS = (
-    "error", "exception", "errno", "fault", "err_", "fatal", "panic", "denied", "refused", "fehler",
-    "erreur", "échec", "fallo", "エラー", "错误", "失败",
-)  # fmt: skip
+_ERROR_HINT = re.compile(
+    r"e(?=rr(?:or|no|_|eur)|xception)|f(?=a(?:ult|tal|llo)|ehler)|panic|denied|refused|échec"
+    r"|エラー|错误|失败"
+)
+"""What errors begin with; cheaper to look for than they are."""
 _QUOTED = re.compile(
     r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|„([^“”\n]{2,80})[“”]|«\s?([^»\n]{2,80})»|「([^」\n]{2,60})」"
-    r"|『([^』\n]{2,60})』|`([^`\n]{2,160})`|^[ \t]*\$ ([^\n]{2,160})$",
-    re.MULTILINE,
+    r"|『([^』\n]{2,60})』|`([^`\n]{2,160})`"
 )
+_QUOTED_OR_TYPED = re.compile(rf"{_QUOTED.pattern}|^[ \t]*\$ ([^\n]{{2,160}})$", re.MULTILINE)
+"""Slower: it has no signs that each of its finds begins with."""
 
 
 def things_in(text: str) -> list[Thing]:
@@ -128,8 +130,11 @@ def things_in(text: str) -> list[Thing]:
 
 def _errors(text: str) -> Iterator[Thing]:
     lowered = _lowered(text)
-    if any(hint in lowered for hint in _ERROR_HINTS):
-        for match in _ERROR.finditer(lowered):
+    end = 0
+    for hint in _ERROR_HINT.finditer(lowered):
+        match = _ERROR.match(lowered, hint.start()) if hint.start() >= end else None
+        if match:
+            end = match.end()
             before = _NAME_BEFORE.search(text, max(0, match.start() - 60), match.start())
             start = before.start() if before else match.start()
             said = text[start : min(match.end(), start + ERROR_MAX_CHARS)].rstrip(" \t\r,;.")
@@ -138,7 +143,8 @@ def _errors(text: str) -> Iterator[Thing]:
 
 
 def _quoted(text: str) -> Iterator[Thing]:
-    for match in _QUOTED.finditer(text):
+    pattern = _QUOTED_OR_TYPED if "$ " in text else _QUOTED
+    for match in pattern.finditer(text):
         group = match.lastindex or 0
         start, end = match.span(group)
         name = text[start:end]
@@ -148,9 +154,17 @@ def _quoted(text: str) -> Iterator[Thing]:
 
 def _dates(text: str) -> Iterator[Thing]:
     lowered = _lowered(text)
-    if any(hint in lowered for hint in _MONTH_HINTS):
+    if _has_month(lowered):
         for match in _WORDED_DATE.finditer(lowered):
             yield Thing("date", text[match.start() : match.end()], *match.span())
+
+
+def _has_month(lowered: str) -> bool:
+    """Return whether a figure stands beside a month; cheaper to look for than worded dates."""
+    return _DAY_OF_MONTH.search(lowered) is not None or any(
+        _MONTH_BEFORE.search(lowered, max(0, at.start() - _MONTH_CHARS), at.start())
+        for at in _FIGURE_NEXT.finditer(lowered)
+    )
 
 
 def _lowered(text: str) -> str:
@@ -161,7 +175,10 @@ def _lowered(text: str) -> str:
 
 def _tokens(text: str) -> Iterator[Thing]:
     for match in _TOKEN.finditer(text):
-        token, start = match[0], match.start()
+        token = match[0]
+        if token.isalpha() and (token.islower() or token[1:].islower()):
+            continue
+        start = match.start()
         if not token.isascii() and _CJK.search(token):
             for run in _ASCII_RUN.finditer(token):
                 yield from _judged(text, run[0], start + run.start())

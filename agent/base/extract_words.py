@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Iterable
 
@@ -10,11 +11,15 @@ from agent.base.extract_cues import LATIN, stop_words
 
 _WORD = re.compile(r"[^\W\d_]+")
 _KANA = re.compile(r"[\u3040-\u30ff]")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _CJK_RUN = re.compile(r"[\u3400-\u9fff\u30a1-\u30ff々ー]{2,}")
 _CJK_FUNCTION = re.compile(
     r"现在|以后|今后|之前|之后|每次|不要|不能|不用|可以|应该|必须|我们|你们|他们|一下|这个|那个|什么|"
-    r"先别|别再|今後|以後|現在|[的了是在我你您他她它们就把被请先别不再也都和与或吧吗呢啊要给到从]"
+    r"先别|别再|今後|以後|現在"
+)
+_CJK_PARTICLES = str.maketrans(
+    dict.fromkeys("的了是在我你您他她它们就把被请先别不再也都和与或吧吗呢啊要给到从", " ")
 )
 _NAME = re.compile(r"(?:(?<=[^\W\d_][ ,’'])|(?<=[:,] ))[^\W\d_a-z]\w+")
 """A word with a capital letter that does not begin its sentence."""
@@ -24,21 +29,28 @@ STEM_CHARS = 5
 @functools.lru_cache(32)
 def languages_of(text: str) -> tuple[str, ...]:
     """Return the languages that a text is likely in; every Latin one when nothing tells."""
-    found = ("ja",) if _KANA.search(text) else ("zh",) if _HAN.search(text) else ()
-    words = set(_WORD.findall(text.lower()))
-    scores = {name: len(words & stop_words(name)) for name in LATIN}
-    best = max(scores.values())
+    found: tuple[str, ...] = ()
+    if not text.isascii():
+        found = ("ja",) if _KANA.search(text) else ("zh",) if _HAN.search(text) else ()
+    words = _all_stop_words().intersection(_WORD.findall(text.lower()))
+    if not words:
+        return found or LATIN
+    scores = [(len(words & stop), name) for name, stop in _stop_words_by_language()]
+    best = max(scores)[0]
     if found and best < 3:
         return found
-    if not best:
-        return LATIN
-    return found + tuple(name for name, score in scores.items() if 2 * score >= best)
+    return found + tuple(name for score, name in scores if 2 * score >= best)
 
 
 def languages_within(sentence: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """Return the languages of a text and of one of its sentences, which may be in another."""
     own = languages_of(sentence)
     return languages if own == LATIN else tuple(dict.fromkeys((*languages, *own)))
+
+
+@functools.cache
+def _stop_words_by_language() -> tuple[tuple[str, frozenset[str]], ...]:
+    return tuple((name, stop_words(name)) for name in LATIN)
 
 
 @functools.cache
@@ -51,12 +63,13 @@ def content_words(text: str) -> list[str]:
 
     Chinese and Japanese give pairs of neighbouring signs.
     """
-    words = (word for word in _WORD.findall(text.lower()) if len(word) > 1)
-    kept = dict.fromkeys(word for word in words if word not in _all_stop_words())
-    if _HAN.search(text) or _KANA.search(text):
-        kept = {word: None for word in kept if not _HAN.search(word) and not _KANA.search(word)}
-        for run in _CJK_RUN.findall(_CJK_FUNCTION.sub(" ", text)):
-            kept.update(dict.fromkeys(run[at : at + 2] for at in range(len(run) - 1)))
+    stop = _all_stop_words()
+    words = _WORD.findall(text.lower())
+    kept = dict.fromkeys([word for word in words if len(word) > 1 and word not in stop])
+    if not text.isascii() and _CJK.search(text):
+        kept = {word: None for word in kept if word.isascii() or not _CJK.search(word)}
+        for run in _CJK_RUN.findall(_CJK_FUNCTION.sub(" ", text).translate(_CJK_PARTICLES)):
+            kept.update(dict.fromkeys(map(operator.add, run, run[1:])))
     return list(kept)
 
 

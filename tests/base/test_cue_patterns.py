@@ -17,18 +17,27 @@ LINES = [
 @pytest.mark.parametrize(
     ("pattern", "begins"),
     [
-        ("never", {"ne"}),
-        ("(?:do not|don[’']?t)", {"do"}),
-        ("(?:a|an) x", {"a", "an"}),
-        ("(?:not )?allowed", {"no", "al"}),
-        ("d[’']accord", {"d"}),
-        ("colou?r", {"co"}),
-        ("us?e", {"u"}),
-        ("x?y", set()),
-        (r"\w+ only", set()),
-        ("(?!a)b", set()),
-        ("(?:a|[bc])", set()),
-        ("(?:ab){0,3}c", set()),
+        ("never", {"neve"}),
+        ("nev", {"nev"}),
+        (r"no\b", {"no "}),
+        (r"no\s+more", {"no "}),
+        (r"no\s*more", {"no"}),
+        ("(?:do not|don[’']?t)", {"do ", "don ", "dont"}),
+        ("(?:a|an) x", {"a ", "an "}),
+        ("(?:not )?allowed", {"not ", "allo"}),
+        ("(?:no|not)+x", {"no", "not"}),
+        ("d[’']accord", {"d "}),
+        ("colou?r", {"colo"}),
+        ("us?e", {"use", "ue"}),
+        ("x?y", {"xy", "y"}),
+        ("n[oe]x", {"nox", "nex"}),
+        ("n[a-z]x", {"n"}),
+        (r"\w+ only", {""}),
+        ("(?!a)b", {"b"}),
+        ("(?<!a)bcde(?!f)g", {"bcde"}),
+        ("(?:a|[bc])", {"a", "b", "c"}),
+        ("(?:ab){0,3}c", {""}),
+        (r"\b(?:on|off) it", {"on ", "off "}),
     ],
 )
 def test_what_a_pattern_may_begin_with(pattern: str, begins: set[str]) -> None:
@@ -41,10 +50,18 @@ def test_alternatives_are_split_outside_of_groups_and_sets() -> None:
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es", "zh", "ja"])
 def test_patterns_find_what_they_find_one_by_one(language: str) -> None:
-    for name, patterns in _sections(language).items():
-        if name != "stop":
-            plain = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-            cues = Cues(patterns)
-            assert [cues.search(line) for line in LINES] == [
-                bool(plain.search(line)) for line in LINES
-            ]
+    sections = {name: each for name, each in _sections(language).items() if name != "stop"}
+    kinds = {name: 1 << place for place, name in enumerate(sections)}
+    plain = {
+        kinds[name]: re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+        for name, patterns in sections.items()
+    }
+    cues = Cues((kinds[name], each) for name, lines in sections.items() for each in lines)
+    assert [cues.find(line) for line in LINES] == [
+        sum(kind for kind, pattern in plain.items() if pattern.search(line)) for line in LINES
+    ]
+
+
+def test_patterns_of_clauses_count_only_where_a_clause_begins() -> None:
+    cues = Cues([(1, r"\bno\b"), (2, r"\bno\b")], 2, lambda _text, at: at == 0)
+    assert [cues.find(text) for text in ("no", "so no", "yes")] == [3, 1, 0]
