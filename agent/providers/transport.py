@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from agent.providers.call import AnswerComplete, Call, Phase
@@ -23,6 +23,29 @@ if TYPE_CHECKING:
     import ssl
 
     import httpcore2
+
+    class Answer(Protocol):
+        """What a pool gives: an answer whose body has not been read."""
+
+        status: int
+        headers: list[tuple[bytes, bytes]]
+
+        def iter_stream(self) -> Iterator[bytes]: ...
+
+    class Pool(Protocol):
+        """Connections that requests are sent on."""
+
+        def stream(
+            self,
+            method: str,
+            url: str,
+            *,
+            content: bytes | None,
+            headers: Sequence[tuple[bytes, bytes]],
+        ) -> AbstractContextManager[Answer]: ...
+
+        def close(self) -> None: ...
+
 
 _ERROR_BODY_BYTES = 256 * 1024
 _PLAIN = {"accept-encoding": "identity"}
@@ -57,7 +80,7 @@ def _faults_named(call: Call, endpoint: Endpoint) -> Iterator[None]:
 class Incoming:
     """An answer whose body has not been read; header names are lower case."""
 
-    def __init__(self, response: httpcore2.Response, call: Call, endpoint: Endpoint) -> None:
+    def __init__(self, response: Answer, call: Call, endpoint: Endpoint) -> None:
         self.status = response.status
         self.raw_headers = response.headers
         self.headers = _by_name(response.headers)
@@ -113,12 +136,19 @@ def _by_name(headers: list[tuple[bytes, bytes]]) -> Mapping[str, str]:
 
 
 class Transport:
-    """Sends requests to one endpoint. Thread-safe; connections are shared and kept alive."""
+    """Sends requests to one endpoint. Thread-safe; connections are shared and kept alive.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    `make_direct` makes the pool where no proxy of the environment stands between; httpcore2's
+    serves where it is not given.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, make_direct: Callable[[ssl.SSLContext], Pool] | None = None
+    ) -> None:
         self._endpoint = endpoint
+        self._make_direct = make_direct
         self._lock = threading.Lock()
-        self._pool: httpcore2.ConnectionPool | None = None
+        self._pool: Pool | None = None
 
     @contextmanager
     def send(
@@ -172,11 +202,15 @@ class Transport:
             headers["authorization"] = self._endpoint.authorization
         return headers
 
-    def _opened(self) -> httpcore2.ConnectionPool:
+    def _opened(self) -> Pool:
         with self._lock:
             if self._pool is None:
                 proxy = None if self._endpoint.is_loopback else _proxy(self._endpoint)
-                self._pool = make_pool(_ssl_context(self._endpoint.scheme), proxy)
+                context = _ssl_context(self._endpoint.scheme)
+                if proxy is None and self._make_direct is not None:
+                    self._pool = self._make_direct(context)
+                else:
+                    self._pool = make_pool(context, proxy)
             return self._pool
 
 

@@ -18,6 +18,7 @@ from agent.providers.endpoint import Endpoint, bare_url
 from agent.providers.protocol import Limits
 from agent.providers.transport import Transport
 from agent.server.faults import SERVER, Fault, answer_of, busy, refused
+from agent.server.proxy_connections import Connections
 from agent.server.proxy_conversations import Conversations
 from agent.server.proxy_exchange import Exchange
 from agent.server.proxy_outlet import Outlet
@@ -42,7 +43,7 @@ class Proxy:
         endpoint = Endpoint(upstream, "", bare_url(upstream))
         self._upstream = Upstream(
             endpoint,
-            Transport(endpoint),
+            Transport(endpoint, Connections),
             Limits(
                 connect_s=model.connect_timeout_seconds,
                 first_byte_s=model.first_token_timeout_seconds,

@@ -15,6 +15,7 @@ import orjson
 
 from agent.base.record import dataclass
 from agent.providers.text import load_json
+from agent.server.proxy_chain import Sent
 
 _MOST_BODIES = 128
 _MOST_BYTES = 64 * 1024 * 1024
@@ -24,7 +25,8 @@ _OPENING = frozenset(b"[{")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a body says. Its first `known` messages are the very objects of an earlier body.
+    """What a body says. Its first `known` messages are the very objects of an earlier body, which
+    was read as `before`.
 
     `closes` is where its messages end, where that is known already.
     """
@@ -33,6 +35,7 @@ class Reading:
     body: Any
     known: int = 0
     closes: int | None = None
+    before: Sent | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class _Kept:
     stem: bytes
     tail: bytes
     body: dict[str, Any]
+    sent: Sent | None
 
     @property
     def size(self) -> int:
@@ -70,18 +74,19 @@ class Bodies:
                 if added is not None:
                     known = kept.body["messages"]
                     body = {**kept.body, "messages": [*known, *added]}
-                    return Reading(raw, body, len(known), closes)
+                    return Reading(raw, body, len(known), closes, kept.sent)
         return Reading(raw, load_json(raw))
 
-    def keep(self, reading: Reading, owner: str) -> None:
-        """Keep a body whose messages are a list, in place of the one that it goes on from."""
+    def keep(self, reading: Reading, owner: str, sent: Sent | None = None) -> None:
+        """Keep a body whose messages are a list, and what it was read as, in place of the one that
+        it goes on from."""
         closes = reading.closes
         if closes is None:
             closes = _end_of_messages(reading.raw)
         if closes is None:
             return
         stem, tail = reading.raw[:closes].rstrip(), reading.raw[closes:]
-        new = _Kept(owner, stem, tail, reading.body)
+        new = _Kept(owner, stem, tail, reading.body, sent)
         with self._lock:
             for kept in list(self._kept):
                 if kept.owner == owner and kept.tail == tail and stem.startswith(kept.stem):

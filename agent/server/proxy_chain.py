@@ -31,35 +31,49 @@ _SCHEMAS = ("tools", "functions", "response_format")
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What a request holds beside its rows: its system messages, each with the number of rows
+    before it, and the fields that fill the window."""
+
+    system_at: Sequence[tuple[int, Message]]
+    schemas: Sequence[Any]
+
+    @cached_property
+    def tokens(self) -> int:
+        """Estimated tokens of all of it."""
+        schemas = sum(
+            estimate_tools(field) if isinstance(field, list) else estimate_text(str(field))
+            for field in self.schemas
+        )
+        return schemas + sum(estimate_message(message) for _at, message in self.system_at)
+
+
+@dataclass(frozen=True)
 class Sent:
     """One request as the client sent it.
 
     `rows` are its messages without system messages, the very dicts of `body`; `hashes` belong to
-    them. `system_at` holds each system message with the number of rows before it.
+    them. `beyond_tokens` are a bound of what large tool results hold beyond the excerpts that are
+    stored.
     """
 
     body: Mapping[str, Any]
     rows: Sequence[Message]
     hashes: Sequence[str]
-    system_at: Sequence[tuple[int, Message]]
+    beside: Beside
     model: str
     owner: str
+    beyond_tokens: int
 
-    @cached_property
+    @property
+    def system_at(self) -> Sequence[tuple[int, Message]]:
+        """Each system message with the number of rows before it."""
+        return self.beside.system_at
+
+    @property
     def overhead_tokens(self) -> int:
         """Estimated tokens of what it holds beside its rows."""
-        schemas = sum(
-            estimate_tools(field) if isinstance(field, list) else estimate_text(str(field))
-            for name in _SCHEMAS
-            if (field := self.body.get(name))
-        )
-        return schemas + sum(estimate_message(message) for _at, message in self.system_at)
-
-    @cached_property
-    def beyond_tokens(self) -> int:
-        """A bound of what large tool results hold beyond the excerpts that are stored."""
-        contents = (row.get("content") for row in self.rows if row["role"] == "tool")
-        return sum(len(text) for text in contents if isinstance(text, str) and _may_be_blob(text))
+        return self.beside.tokens
 
 
 _Opening = tuple[str, bytes]
@@ -92,10 +106,7 @@ class Chains:
                 break
             same += 1
         hashes = known[:same] or [first.hex()]
-        before_hash = bytes.fromhex(hashes[-1])
-        for row in rows[len(hashes) :]:
-            before_hash = link(before_hash, row)
-            hashes.append(before_hash.hex())
+        hashes = longer(hashes, rows[len(hashes) :])
         with self._lock:
             self._kept[opening] = (rows, hashes)
             if len(self._kept) > _KEPT_CHAINS:
@@ -103,8 +114,10 @@ class Chains:
         return hashes
 
 
-def read_request(body: Any, key: str, chains: Chains | None = None, *, known: int = 0) -> Sent:
-    """Return what a parsed body says; its first `known` messages were read before.
+def read_request(
+    body: Any, key: str, chains: Chains | None = None, *, before: Sent | None = None
+) -> Sent:
+    """Return what a parsed body says; one that goes on from `before` begins with its messages.
 
     Raises: Unreadable.
     """
@@ -113,19 +126,34 @@ def read_request(body: Any, key: str, chains: Chains | None = None, *, known: in
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise Unreadable(f"messages must be a list, not {type(messages).__name__}")
-    rows: list[Message] = []
-    system_at: list[tuple[int, Message]] = []
-    for index, message in enumerate(messages):
-        if index >= known:
-            _require_message(message, index)
+    known = len(before.body["messages"]) if before else 0
+    rows = list(before.rows) if before else []
+    system_at = list(before.system_at) if before else []
+    first, first_system = len(rows), len(system_at)
+    for index, message in enumerate(messages[known:], start=known):
+        _require_message(message, index)
         if message["role"] in SYSTEM_ROLES:
             system_at.append((len(rows), message))
         else:
             rows.append(message)
+    beyond_tokens = sum(map(_beyond_tokens, rows[first:]))
+    if before and before.hashes:
+        hashes = longer(before.hashes, rows[first:])
+        beside = before.beside
+        if len(system_at) > first_system:
+            beside = Beside(system_at, beside.schemas)
+        beyond_tokens += before.beyond_tokens
+        return Sent(body, rows, hashes, beside, before.model, before.owner, beyond_tokens)
     model = str(body.get("model") or "")
     owner = owner_digest(key)
     hashes = (chains or Chains()).of(rows, start=model_family(model), owner=owner)
-    return Sent(body, rows, hashes, system_at, model, owner)
+    beside = Beside(system_at, [field for name in _SCHEMAS if (field := body.get(name))])
+    return Sent(body, rows, hashes, beside, model, owner, beyond_tokens)
+
+
+def _beyond_tokens(row: Message) -> int:
+    text = row.get("content") if row["role"] == "tool" else None
+    return len(text) if isinstance(text, str) and _may_be_blob(text) else 0
 
 
 def _may_be_blob(text: str) -> bool:
@@ -161,12 +189,18 @@ def model_family(model: str) -> str:
 
 def chain(rows: Sequence[Message], *, start: str) -> list[str]:
     """Return the hash of each prefix, from the first message to all."""
-    hashes: list[str] = []
-    before = start.encode("utf-8", "replace")
+    if not rows:
+        return []
+    return longer([link(start.encode("utf-8", "replace"), rows[0]).hex()], rows[1:])
+
+
+def longer(hashes: Sequence[str], rows: Sequence[Message]) -> list[str]:
+    """Return the hashes of a history and, behind them, of each prefix that `rows` make longer."""
+    chained, before = list(hashes), bytes.fromhex(hashes[-1])
     for row in rows:
         before = link(before, row)
-        hashes.append(before.hex())
-    return hashes
+        chained.append(before.hex())
+    return chained
 
 
 def link(before: bytes, row: Message) -> bytes:

@@ -107,7 +107,7 @@ class Exchange:
             reading = conversations.bodies.read(raw, owner_digest(key))
         except ValueError as error:
             raise Unreadable(f"the body is no JSON: {error}") from None
-        sent = read_request(reading.body, key, conversations.chains, known=reading.known)
+        sent = read_request(reading.body, key, conversations.chains, before=reading.before)
         self._outlet.streams = bool(sent.body.get("stream"))
         self._reading = reading
         return sent
@@ -188,7 +188,7 @@ class Exchange:
     def _follow(self, sent: Sent, prepared: Prepared) -> None:
         """After the reply: keep the upstream's count, and have a pass prepared when it is near."""
         if self._reading is not None:
-            self._conversations.bodies.keep(self._reading, sent.owner)
+            self._conversations.bodies.keep(self._reading, sent.owner, sent)
         self._conversations.ask_window(sent.model, self._asked.key)
         standing, size = self._kept.standing, len(self._asked.body or b"")
         host = standing and self._conversations.host_if_near(sent, standing, size)

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 
 from agent.base.errors import SettingsError, UsageError
 from agent.base.paths import hermes_home
+from agent.server.heads import Heads
 from agent.server.uploads import Uploads
 
 _LAST_GRACE_S = 5.0
@@ -98,7 +99,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 self._uploads,
-                http="h11",
+                http=Heads,
                 ws="none",
                 log_config=None,
                 access_log=False,

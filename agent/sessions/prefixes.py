@@ -90,6 +90,7 @@ class _Found:
     generation: int = 0
     watermark: int = 0
     live_tokens: int = 0
+    system_prompt: str | None = None
 
     @property
     def is_tip(self) -> bool:
@@ -140,7 +141,7 @@ def _go_on(
     connection: Connection, history: History, found: _Found, ready: list[Incoming], now: float
 ) -> Standing:
     """Append, in the conversation that was found, a fork of it, or a new one."""
-    session_id, made = found.session_id, ""
+    session_id, made, prompt = found.session_id, "", found.system_prompt or ""
     if not found.count:
         session_id, made = _free_id(connection, now), "new"
         new = directory.NewSession(
@@ -156,13 +157,14 @@ def _go_on(
         title = _free_title(connection, history.title, session_id)
         fork = forks.Fork(found.session_id, session_id, found.count, title)
         forks.fork_conversation(connection, fork, now)
-    if history.system_prompt != _prompt_of(connection, session_id):
+    if history.system_prompt != prompt:
         directory.set_system_prompt(connection, session_id, history.system_prompt)
-    if ready:
-        accept.accept(connection, session_id, ready, now)
-    conversation_id, generation, live_tokens = connection.execute(
-        sql.STANDING, (session_id,)
-    ).fetchone()
+    stored = accept.accept(connection, session_id, ready, now) if ready else []
+    conversation_id, generation = found.conversation_id, found.generation
+    live_tokens = found.live_tokens + sum(message["_tokens"] for message in stored)
+    if made:
+        standing = connection.execute(sql.STANDING, (session_id,))
+        conversation_id, generation, live_tokens = standing.fetchone()
     first = found.count + (made != "fork")
     rows = [
         (history.hashes[seq - 1], history.owner, conversation_id, seq, now)
@@ -186,11 +188,6 @@ def _free_title(connection: Connection, title: str, session_id: str) -> str | No
         return None
     taken = connection.execute(sql.SESSION_BY_TITLE, (title,)).fetchone()
     return title if taken is None else f"{title} ({session_id[-6:]})"
-
-
-def _prompt_of(connection: Connection, session_id: str) -> str:
-    row = connection.execute(sql.PROMPT_OF, (session_id,)).fetchone()
-    return row[0] or ""
 
 
 def _standing(found: _Found, *, appended: int) -> Standing:

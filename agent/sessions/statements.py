@@ -80,12 +80,15 @@ HEAD: Final = """
 SELECT c.generation, c.watermark FROM sessions s
 JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
 VIEW_HEAD: Final = """
-SELECT c.id, c.generation, c.watermark, c.live_tokens FROM sessions s
+SELECT c.id, c.generation, c.watermark, c.live_tokens, c.live_count FROM sessions s
 JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
 LIVE_ROWS: Final = f"""
 SELECT {_SHOWN_COLUMNS}, p.masked_by, p.stub
 FROM live_places p JOIN messages m ON m.id = p.row_id
-WHERE p.conversation_id = ? AND p.seq > ? ORDER BY p.seq"""
+WHERE p.conversation_id = ? AND p.seq > ? AND p.seq <= ? ORDER BY p.seq"""
+LIVE_ROW_AT: Final = """
+SELECT p.row_id, m.created_at FROM live_places p JOIN messages m ON m.id = p.row_id
+WHERE p.conversation_id = ? AND p.seq = ?"""
 LIVE_PLACES: Final = """
 SELECT seq, row_id, tokens, masked_by FROM live_places WHERE conversation_id = ? ORDER BY seq"""
 HISTORY: Final = f"""
@@ -353,8 +356,8 @@ PASS_IDS: Final = "SELECT ordinal, id FROM compaction_passes WHERE conversation_
 
 # -- prefixes -------------------------------------------------------------------------------
 PREFIX: Final = """
-SELECT c.id, c.tip, c.generation, c.watermark, c.live_tokens FROM prefixes x
-JOIN conversations c ON c.id = x.conversation_id WHERE x.owner_digest = ? AND x.prefix_hash = ?"""
+SELECT c.id, c.tip, c.generation, c.watermark, c.live_tokens, s.system_prompt FROM prefixes x
+JOIN conversations c ON c.id = x.conversation_id JOIN sessions s ON s.id = c.tip WHERE x.owner_digest = ? AND x.prefix_hash = ?"""
 SET_PREFIX: Final = """
 INSERT INTO prefixes (prefix_hash, owner_digest, conversation_id, seq, seen_at)
 VALUES (?, ?, ?, ?, ?)
@@ -368,4 +371,3 @@ WHERE a.conversation_id = ? AND a.kind = 'rewind' AND a.status = 'committed'
 STANDING: Final = """
 SELECT c.id, c.generation, c.live_tokens FROM sessions s
 JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?"""
-PROMPT_OF: Final = "SELECT system_prompt FROM sessions WHERE id = ?"
