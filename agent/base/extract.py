@@ -68,7 +68,8 @@ _RULING = frozenset({ExtractKind.INSTRUCTION, ExtractKind.WITHDRAWAL, ExtractKin
 class Extract:
     """One thing that a text says. `value` stands in it letter by letter at `span`.
 
-    `subject` is what it is about: up to six words around it, lower case; empty when none tells.
+    `subject` is what a value or an identifier is about: up to six words around it, lower case;
+    empty when none tells, and for what is said.
     """
 
     kind: ExtractKind
@@ -121,7 +122,7 @@ def _said(text: str, role: str) -> Iterator[Extract]:
         if kind in _RULING and is_hearsay(sentence, own[end : end + HEARSAY_CHARS].lower()):
             kind = None
         if kind is not None:
-            yield Extract(kind, _subject(sentence), text[start:end], (start, end))
+            yield Extract(kind, "", text[start:end], (start, end))
 
 
 def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKind | None:
@@ -142,10 +143,6 @@ def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKin
     if role == "assistant" and is_promise(sentence, languages):
         return ExtractKind.PROMISE
     return None
-
-
-def _subject(sentence: str) -> str:
-    return " ".join(content_words(sentence)[:SUBJECT_WORDS])
 
 
 # -- things ---------------------------------------------------------------------------------------
