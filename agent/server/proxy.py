@@ -88,6 +88,9 @@ class Proxy:
         leaving.add_done_callback(gone)
         try:
             await outlet.pass_on(send)
+        except BaseException:  # cut off while it sends: nothing takes the pieces any more
+            gone(leaving)
+            raise
         finally:
             leaving.remove_done_callback(gone)
             await end_tasks(leaving)

@@ -77,7 +77,8 @@ class Exchange:
             self._fail(refused("the body is nested too deep").answer)
         except Exception as error:
             self._fail(answer_of(error))
-        self._outlet.put(Sign.END)
+        finally:
+            self._outlet.put(Sign.END)
         if follow is not None:
             try:
                 self._follow(*follow)

@@ -168,7 +168,8 @@ class Background:
         return outcome
 
     def _wait(self, cancel: CancelToken) -> int:
-        """Wait for the running preparation and return for how many milliseconds."""
+        """Wait for the running preparation and return for how many milliseconds; after a stop it
+        gets one tick to end."""
         job = self._job
         if job is None or job.done.is_set():
             return 0
@@ -176,6 +177,8 @@ class Background:
         self._tell_wait(f"has been prepared for {started - job.started_at:.0f} s")
         told = None
         while not job.done.wait(_TICK_S):
+            if cancel.cancelled and not job.done.wait(_TICK_S):
+                break
             progress = job.progress
             if progress is not None and progress is not told:
                 told = progress

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 import pytest
 
+from agent.server.proxy import Proxy
+from agent.server.proxy_outlet import COMPANY
+from agent.server.stream import end_tasks
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
-from tests.proxy.serving import MODEL, Caller, serving
+from tests.proxy.serving import MODEL, SMALL, Caller, serving
+from tests.proxy.talk import is_summary
+from tests.proxy.test_pressure import history
 
 CLOSED_WITHIN_S = 1.0
 """Generous for a busy machine; alone it is a few milliseconds."""
+STOPPED_WITHIN_S = 5.0
+"""Far below what a call to a model may take."""
 HI = [{"role": "user", "content": "hi"}]
 
 
@@ -153,3 +163,54 @@ def test_a_proxy_that_stops_ends_what_outlasts_its_grace(
     [response] = said
     assert (response.status_code, response.json()["error"]["code"]) == (503, "stopped")
     assert rows_of(store) == [("user", "hi", None)]
+
+
+def test_a_proxy_that_stops_leaves_the_pass_that_a_request_waits_for(
+    stub: StubModelServer, store: SessionDB
+) -> None:
+    never = Reply(before_first_byte_s=math.inf, comments_every_s=0.02)
+    stub.script(lambda request: never if is_summary(request) else Reply())
+    stopped_at = math.inf
+    with serving(store, stub.base_url, company_s=0.02, grace_s=0.05) as url, Caller(url) as one:
+        one.messages = [*history(24), *HI]
+        one.go_on()
+        stub.wait_for_requests(2)
+        one.messages = [*one.messages, *history(20), *HI]
+        body = {**one.fields, "messages": one.messages, "stream": True}
+        with one.http.stream("POST", "chat/completions", json=body) as response:
+            assert next(response.iter_raw()).startswith(COMPANY)
+            stopped_at = time.monotonic()
+    assert time.monotonic() - stopped_at < STOPPED_WITHIN_S
+
+
+def test_a_request_that_is_cut_off_while_it_sends_ends(
+    stub: StubModelServer, store: SessionDB
+) -> None:
+    stub.script([Reply(chunks=["a "] * 500)])
+    body = orjson.dumps({"model": MODEL, "messages": HI, "stream": True})
+    path = "/v1/chat/completions"
+    head = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+
+    async def cut_off() -> None:
+        come = [{"type": "http.request", "body": body}]
+        is_full = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if not come:
+                await asyncio.Future()
+            return come.pop()
+
+        async def send(_message: object) -> None:
+            is_full.set()
+            await asyncio.Future()
+
+        scope = {**head, "query_string": b"", "headers": []}
+        asked = asyncio.ensure_future(proxy(scope, receive, send))
+        await is_full.wait()
+        await end_tasks(asked)
+        await asyncio.to_thread(proxy.close)
+
+    proxy = Proxy(store, SMALL, stub.base_url)
+    asyncio.run(cut_off())
+    [request] = stub.requests
+    assert request.done.wait(10.0)
