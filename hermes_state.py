@@ -171,9 +171,9 @@ class SessionDB:
         with self._database.write() as connection:
             return accepting(connection, session_id, self._clock.now())
 
-    def view(self, session_id: str) -> View:
+    def view(self, session_id: str, seen: View | None = None) -> View:
         with self._database.read() as connection:
-            return places.read_view(connection, session_id)
+            return places.read_view(connection, session_id, seen)
 
     def head(self, session_id: str) -> Head:
         with self._database.read() as connection:

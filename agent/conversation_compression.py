@@ -19,7 +19,7 @@ from agent.base.ids import new_pass_id, new_session_id
 from agent.base.messages import Message, copy_messages
 from agent.base.record import dataclass
 from agent.base.settings import CompressionSettings
-from agent.compaction.admit import admit, copy_inputs, note_unstarted
+from agent.compaction.admit import admit, inputs_of, note_unstarted
 from agent.compaction.adopt import adoptable_plan
 from agent.compaction.attempt import (
     AttemptContext,
@@ -50,7 +50,7 @@ from agent.compaction.pins import carried_tokens
 from agent.compaction.plan import Plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.review import Review, review_candidate
-from agent.compaction.run import run_engine
+from agent.compaction.run import hand_over, run_engine
 from agent.compaction.verdict import guards_after
 from agent.providers.protocol import KeepsHistory
 from agent.sessions.records import (
@@ -141,7 +141,7 @@ def compress_context(
     outcome = run_attempt(agent, messages, request)
     if outcome.view is None:
         return messages, system_message
-    return outcome.view.messages, system_message
+    return copy_messages(outcome.view.messages), system_message
 
 
 def run_attempt(
@@ -155,13 +155,13 @@ def run_attempt(
     store, keeper = agent.store, agent.provider
     if isinstance(keeper, KeepsHistory):
         return compact_at_provider(agent, keeper, request)
-    view = store.view(agent.session_id)
+    view = agent.live.view()
     pending = [
         message
         for message in messages
         if "_row_id" not in message and message.get("role") != "system"
     ]
-    inputs = copy_inputs(view, pending)
+    inputs = inputs_of(view, pending)
     answer, refusal = admit(agent, request, inputs)
     if refusal is not None:
         agent.publish_pass(refusal)
@@ -179,7 +179,7 @@ def run_attempt(
     unlink = request.cancel.on_cancel(fence.stop) if request.cancel is not None else None
     ended: list[PassRecord] = []
     try:
-        attempt = _Attempt(agent, request, fence, lease, view.watermark, pending, inputs, ended)
+        attempt = _Attempt(agent, request, fence, lease, view, pending, inputs, ended)
         return attempt.run(answer)
     finally:
         agent.fences.remove(fence)
@@ -208,7 +208,7 @@ class _Attempt:
     request: AttemptRequest
     fence: CompressionCommitFence
     lease: Lease
-    watermark: int
+    view: View
     pending: Sequence[Message]
     inputs: list[Message]
     ended: list[PassRecord]
@@ -242,7 +242,7 @@ class _Attempt:
                 session_id=self.agent.session_id,
                 kind=PassKind.MICRO if self.request.micro else PassKind.SUMMARY,
                 trigger=self.request.trigger,
-                watermark=self.watermark,
+                watermark=self.view.watermark,
                 lease_token=self.lease.token,
                 tokens_before=sum(map(row_tokens, self.inputs)),
                 messages_before=len(self.inputs),
@@ -287,11 +287,11 @@ class _Attempt:
         }
         engine = agent.context_compressor
         compress = engine.micro_compress if request.micro else engine.compress
-        handed = copy_messages(self.inputs)
+        handed = hand_over(self.inputs, compress)
         candidate = run_engine(compress, handed, options, fence=self.fence, tick=self._tick)
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
-        review = Review(material, budget, self.watermark, request.preview)
+        review = Review(material, budget, self.view.watermark, request.preview)
         plan = review_candidate(self.inputs, candidate, review)
         if not self.pending and not request.micro:
             agent.store.prepare_pass(self.pass_id, plan.to_dict())
@@ -346,11 +346,13 @@ class _Attempt:
             guards=self._guards(Ending.COMMITTED, plan.failure_class, self.tally.rung),
             durations={"summary": plan.summary_ms, **waited, "total": self._elapsed_ms()},
             child_session_id=new_session_id(agent.clock.now()) if rotates else "",
+            seen=self.view,
         )
         published = False
         try:
             view = agent.store.commit_pass(commit, self.fence.begin_commit)
             published = True
+            agent.live.adopt(view)
             return view
         finally:
             self.fence.finish_commit(published=published)

@@ -16,16 +16,11 @@ _HOUR_S = 3_600.0
 _REFUSED = Gate(Admission.BLOCKED)
 
 
-def copy_inputs(view: View, pending: Sequence[Message]) -> list[Message]:
-    """Return the view and copies of the pending rows, each with `_ref`, its index.
-
-    What is inside a row of the view is shared with it: stored rows are never changed.
-    """
-    rows = [*view.messages, *copy_messages(pending)]
-    return [
-        {"_tokens": row_tokens(message), **message, "_ref": index}
-        for index, message in enumerate(rows)
-    ]
+def inputs_of(view: View, pending: Sequence[Message]) -> list[Message]:
+    """Return the rows of the view, which nobody changes, and copies of the pending ones; each has
+    its estimate."""
+    counted = [{"_tokens": row_tokens(message), **message} for message in copy_messages(pending)]
+    return [*view.messages, *counted]
 
 
 def admit(

@@ -10,11 +10,11 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from agent.base.errors import HermesError
-from agent.base.messages import Message, text_of, wire_message
+from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.base.redact import redact
 from agent.base.tokens import estimate_message
-from agent.compaction.budget import Budget
+from agent.compaction.budget import Budget, row_tokens
 from agent.compaction.cooldown import BLOCKED_BY_COOLDOWN, BLOCKED_BY_MEMORY, FailedRung
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.retain import NOTHING_STANDS, Standing
@@ -27,6 +27,8 @@ MASKABLE = ("content", "tool_calls")
 MARKER_KEYS = ("_seen", "_from_seq")
 """What a marker carries beside its text: see `agent.base.messages`."""
 
+_ABSENT = object()
+_GIVEN = {"_ref"}
 LEFT_OUT = "(Earlier messages were left out here without a summary.)"
 """What stands for rows that a plain engine dropped."""
 
@@ -207,11 +209,13 @@ def reconcile(inputs: Sequence[Message], candidate: Sequence[Message]) -> Change
     Raises: CandidateRefused when kept rows are reordered, repeated or altered beyond a mask.
     """
     refs = _resolve_refs(inputs, candidate)
+    is_counted = isinstance(candidate, Candidate)
     kept = tuple(ref for ref in refs if ref is not None)
     masks = [
         mask
         for message, ref in zip(candidate, refs, strict=True)
-        if ref is not None and (mask := _mask_of(inputs[ref], message, ref)) is not None
+        if ref is not None
+        and (mask := _mask_of(inputs[ref], message, ref, is_counted=is_counted)) is not None
     ]
     new = [message for message, ref in zip(candidate, refs, strict=True) if ref is None]
     standing = set(kept)
@@ -268,22 +272,33 @@ def _value_key(message: Message) -> str:
     return repr(sorted(visible.items()))
 
 
-def _mask_of(original: Message, message: Message, ref: int) -> Mask | None:
-    """Return how `message` masks the input it is, or None when it shows the same."""
-    if len(message) == len(original) and original.items() <= message.items():
+def _mask_of(original: Message, message: Message, ref: int, *, is_counted: bool) -> Mask | None:
+    """Return how `message` masks the input it is, or None when it shows the same; with `is_counted`
+    a masked row brings its own estimate."""
+    if original.items() <= message.items() and message.keys() - original.keys() <= _GIVEN:
         return None
-    before, after = wire_message(original), wire_message(message)
-    if before == after:
+    changed = _changed_fields(original, message)
+    if not changed:
         return None
-    stub = {key: after.get(key) for key in MASKABLE if before.get(key) != after.get(key)}
-    rest = {key: value for key, value in after.items() if key not in MASKABLE}
-    if rest != {key: value for key, value in before.items() if key not in MASKABLE}:
+    if not changed <= set(MASKABLE):
         raise CandidateRefused("altered", f"row {ref} differs in more than {MASKABLE}")
     if "_row_id" not in original:
         raise CandidateRefused("altered", f"row {ref} is not stored yet and cannot be masked")
     if original.get("_stub"):
         raise CandidateRefused("masked_again", f"row {ref} is masked by an earlier pass")
-    return Mask(ref, stub, estimate_message(after))
+    stub = {key: message.get(key) for key in MASKABLE if key in changed}
+    counted_anew = is_counted and message.get("_tokens") != original.get("_tokens")
+    return Mask(ref, stub, row_tokens(message) if counted_anew else estimate_message(message))
+
+
+def _changed_fields(original: Message, message: Message) -> set[str]:
+    """Return the names of the visible fields in which two messages differ."""
+    names = original.keys() | message.keys()
+    return {
+        name
+        for name in names
+        if name[:1] != "_" and original.get(name, _ABSENT) != message.get(name, _ABSENT)
+    }
 
 
 def _join_new(rows: Sequence[Message], kind: PassKind) -> Message:

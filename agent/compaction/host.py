@@ -14,6 +14,7 @@ from agent.compaction.attempt import SummaryClient
 from agent.compaction.budget import Budget
 from agent.compaction.fence import CompressionCommitFence
 from agent.providers.protocol import Provider
+from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import PassRecord, View
 
@@ -33,6 +34,11 @@ class CompressionHost(Protocol):
 
     @property
     def provider(self) -> Provider: ...
+
+    @property
+    def live(self) -> LiveView:
+        """The live view in memory."""
+        ...
 
     def budget(self) -> Budget: ...
 

@@ -26,6 +26,7 @@ _EXIT_CODE = pattern(r"exit(?:ed)?[ _](?:with )?(?:code|status)\"?[ :=]+(-?\d+)"
 _WHOLE_CHARS = pattern(r"\[\d+ of (\d+) characters left out here")
 _SHOWN_ARGUMENTS = 3
 _ARGUMENT_CHARS = 60
+_SHORT_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 def mask_rows(messages: list[Message], budget: Budget) -> list[Message]:
@@ -140,15 +141,20 @@ def _key_arguments(arguments: Any) -> list[str]:
         return []
     if not isinstance(parsed, dict):
         return []
-    scalars = [(k, v) for k, v in parsed.items() if isinstance(v, str | int | float | bool)]
-    return [f"{key}={_short(value)}" for key, value in scalars[:_SHOWN_ARGUMENTS]]
+    shown: list[str] = []
+    for key, value in parsed.items():
+        if isinstance(value, str | int | float):
+            shown.append(f"{key}={_short(value)}")
+            if len(shown) == _SHOWN_ARGUMENTS:
+                break
+    return shown
 
 
 def _short(value: Any) -> str:
     text = " ".join(value.split()) if isinstance(value, str) else value
     if isinstance(text, str) and len(text) > _ARGUMENT_CHARS:
         text = text[: _ARGUMENT_CHARS - 1] + "…"
-    return json.dumps(text, ensure_ascii=False)
+    return _SHORT_JSON.encode(text)
 
 
 # -- images and arguments -------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from agent.sessions.records import (
     NewRow,
     PassCommit,
     PassKind,
+    View,
 )
 
 
@@ -100,6 +101,7 @@ class Plan:
         guards: Guards,
         durations: Mapping[str, int],
         child_session_id: str = "",
+        seen: View | None = None,
     ) -> PassCommit:
         """Return the commit of this plan."""
         new_row = NewRow(self.new_row, self.kind) if self.new_row is not None else None
@@ -123,6 +125,7 @@ class Plan:
             durations=durations,
             failure_class=self.failure_class,
             child_session_id=child_session_id,
+            seen=seen,
         )
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.errors import CallTimeout
-from agent.base.messages import Message
+from agent.base.messages import Message, copy_messages
+from agent.compaction.context_compressor import ContextCompressor
 from agent.compaction.fence import CompressionCommitFence
 
 TICK_S = 0.25
 _GRACE_S = 0.1
 
 Compress = Callable[..., list[Message]]
+_BUILT_IN = (ContextCompressor.compress, ContextCompressor.micro_compress)
 
 
 def accepted_options(compress: Compress, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,6 +31,17 @@ def accepted_options(compress: Compress, options: Mapping[str, Any]) -> dict[str
         return dict(options)
     names = {parameter.name for parameter in parameters}
     return {name: value for name, value in options.items() if name in names}
+
+
+def hand_over(inputs: list[Message], compress: Compress) -> list[Message]:
+    """Return what an engine is given: rows with `_ref`, their index, that it may keep and change.
+
+    The built-in engine changes none and numbers them itself.
+    """
+    if getattr(compress, "__func__", None) in _BUILT_IN:
+        return inputs
+    copies = copy_messages(inputs)
+    return [{**message, "_ref": index} for index, message in enumerate(copies)]
 
 
 def run_engine(

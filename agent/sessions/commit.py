@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+
+import orjson
 
 from agent.base.errors import PassRefused, PassSuperseded, UsageError
 from agent.base.record import dataclass
@@ -11,7 +15,15 @@ from agent.sessions import statements as sql
 from agent.sessions.accept import Incoming, Origin, accept, insert_row, make_ready
 from agent.sessions.leases import require_token
 from agent.sessions.passes import closed_pass, pass_state
-from agent.sessions.places import read_head, read_pass_ids, read_view
+from agent.sessions.places import (
+    LAST_SEQ,
+    live_rows,
+    read_head,
+    read_pass_ids,
+    read_view,
+    show_masked,
+    totals,
+)
 from agent.sessions.records import PassCommit, PassStatus, View
 from agent.sessions.rotation import rotate
 from agent.sessions.rows import dump_record
@@ -30,9 +42,8 @@ class Draft:
     durations: str
 
 
-_Place = tuple[int, int, int, int | None]
-"""seq, row id, tokens as shown, ordinal of the pass that masked it: as the database gives it,
-because there may be tens of thousands."""
+_Place = tuple[int, int, int, str | None]
+"""seq, row id, tokens as shown, id of the pass that masked it; there may be tens of thousands."""
 
 
 def draft_commit(commit: PassCommit) -> Draft:
@@ -79,7 +90,9 @@ def commit_pass(
         raise closed_pass(commit.pass_id, status)
     if conversation_id != lease.conversation_id or token != lease.token:
         raise PassSuperseded(f"pass {commit.pass_id!r} belongs to another lease; adopt it first")
-    live = _check_places(connection, commit)
+    before = read_view(connection, lease.session_id, commit.seen) if commit.seen else None
+    live = _live_places(connection, conversation_id, before)
+    _check_places(live, commit)
     live.extend(_accept_pending(connection, draft, now))
     covered = _covered(live, commit)
     gained = _mask(connection, draft, ordinal, live)
@@ -97,25 +110,64 @@ def commit_pass(
     _close(connection, draft, ordinal, generation, now)
     if commit.child_session_id:
         rotate(connection, conversation_id, commit.child_session_id, now)
-    return read_view(connection, lease.session_id)
+    if before is None:
+        return read_view(connection, lease.session_id)
+    return _view_after(connection, before, draft, covered)
 
 
-def _check_places(connection: Connection, commit: PassCommit) -> list[_Place]:
-    """Return the live places after checking that what is covered or masked is as it was seen."""
-    conversation_id = commit.lease.conversation_id
-    live: list[_Place] = connection.execute(sql.LIVE_PLACES, (conversation_id,)).fetchall()
+def _view_after(
+    connection: Connection, before: View, draft: Draft, covered: Sequence[_Place]
+) -> View:
+    """Return the view behind a commit: of the one before it with what was changed, and of the rows
+    that the commit inserted."""
+    session_id, conversation_id = draft.commit.lease.session_id, before.conversation_id
+    *_head, generation, watermark, tokens, count = connection.execute(
+        sql.VIEW_HEAD, (session_id,)
+    ).fetchone()
+    gone = {row_id for _seq, row_id, _tokens, _mask in covered}
+    stubs = dict(zip((place.row_id for place in draft.commit.mask), draft.stubs, strict=True))
+    sizes = {place.row_id: place.tokens for place in draft.commit.mask}
+    messages = []
+    for row in before.messages:
+        row_id = row["_row_id"]
+        if row_id in gone:
+            continue
+        if row_id in stubs:
+            row = {**row, "_tokens": sizes[row_id]}
+            show_masked(row, orjson.loads(stubs[row_id]), draft.commit.pass_id)
+        messages.append(row)
+    messages += live_rows(connection, conversation_id, before.watermark)
+    last = covered[-1][0] if draft.new_row is not None else LAST_SEQ
+    if last <= before.watermark:
+        place = bisect_left(messages, last, key=itemgetter("_seq"))
+        messages[place:place] = live_rows(connection, conversation_id, last - 1, last)
+    if totals(messages) != (count, tokens):
+        return read_view(connection, session_id)
+    return View(conversation_id, generation, watermark, messages, tokens)
+
+
+def _live_places(connection: Connection, conversation_id: int, before: View | None) -> list[_Place]:
+    """Return the live places, those of a view that is known to be current without reading them."""
+    if before is not None:
+        return [
+            (row["_seq"], row["_row_id"], row["_tokens"], row.get("_masked_by"))
+            for row in before.messages
+        ]
+    pass_ids = read_pass_ids(connection, conversation_id)
+    places = connection.execute(sql.LIVE_PLACES, (conversation_id,)).fetchall()
+    return [(seq, row_id, tokens, pass_ids.get(mask)) for seq, row_id, tokens, mask in places]
+
+
+def _check_places(live: Sequence[_Place], commit: PassCommit) -> None:
+    """Raise PassSuperseded unless what is covered or masked is as it was seen."""
     touched = {*commit.cover, *(place.row_id for place in commit.mask)}
-    gone = touched.difference(row_id for _seq, row_id, _tokens, _mask in live)
+    found = {row_id: mask for _seq, row_id, _tokens, mask in live if row_id in touched}
+    gone = touched - found.keys()
     if gone:
         raise _superseded(commit, f"row {min(gone)} is not live any more")
-    masks = {row_id: mask for _seq, row_id, _tokens, mask in live if mask and row_id in touched}
-    if masks or commit.seen_masks:
-        pass_ids = read_pass_ids(connection, conversation_id)
-        found = {row_id: pass_ids[mask] for row_id, mask in masks.items()}
-        for row_id in touched:
-            if found.get(row_id) != commit.seen_masks.get(row_id):
-                raise _superseded(commit, f"row {row_id} was masked meanwhile")
-    return live
+    for row_id, mask in found.items():
+        if mask != commit.seen_masks.get(row_id):
+            raise _superseded(commit, f"row {row_id} was masked meanwhile")
 
 
 def _superseded(commit: PassCommit, why: str) -> PassSuperseded:
@@ -146,16 +198,18 @@ def _covered(live: Sequence[_Place], commit: PassCommit) -> list[_Place]:
 def _mask(connection: Connection, draft: Draft, ordinal: int, live: Sequence[_Place]) -> int:
     """Mask places and return by how many tokens the view changed."""
     commit = draft.commit
+    if not commit.mask:
+        return 0
     masked = {place.row_id for place in commit.mask}
     places = {place[1]: place for place in live if place[1] in masked}
-    gained = 0
+    gained, changes = 0, []
     for place, stub in zip(commit.mask, draft.stubs, strict=True):
         seq, row_id, tokens, _masked_by = places[place.row_id]
         gained += place.tokens - tokens
         where = (commit.lease.conversation_id, seq, row_id)
-        cursor = connection.execute(sql.MASK_PLACE, (ordinal, stub, place.tokens, *where))
-        if cursor.rowcount != 1:
-            raise _superseded(commit, f"row {row_id} changed while it was masked")
+        changes.append((ordinal, stub, place.tokens, *where))
+    if connection.executemany(sql.MASK_PLACE, changes).rowcount != len(changes):
+        raise _superseded(commit, "places changed while they were masked")
     return gained
 
 

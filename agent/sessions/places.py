@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -45,38 +46,64 @@ def read_head(connection: Connection, session_id: str) -> Head:
     return Head(*row)
 
 
-def read_view(connection: Connection, session_id: str) -> View:
-    """Return the live view with its kept total."""
+def read_view(connection: Connection, session_id: str, seen: View | None = None) -> View:
+    """Return the live view with its kept total; of one that was `seen` before, what still stands is
+    not read again."""
     row = connection.execute(sql.VIEW_HEAD, (session_id,)).fetchone()
     if row is None:
         raise unknown_session(session_id)
-    conversation_id, generation, watermark, tokens = row
-    return View(
-        conversation_id,
-        generation,
-        watermark,
-        _live_rows(connection, conversation_id, 0),
-        tokens,
-    )
+    conversation_id, generation, watermark, tokens, count = row
+    if seen is not None and _stands(connection, seen, conversation_id, generation):
+        later = live_rows(connection, conversation_id, seen.watermark)
+        messages = [*seen.messages, *later]
+        if len(messages) == count:
+            return View(conversation_id, generation, watermark, messages, tokens)
+    messages = live_rows(connection, conversation_id, 0)
+    return View(conversation_id, generation, watermark, messages, tokens)
+
+
+def _stands(connection: Connection, seen: View, conversation_id: int, generation: int) -> bool:
+    """Return whether nothing but appends can have changed a view since. Its newest row tells a
+    deleted conversation from a new one that got the same number."""
+    if (seen.conversation_id, seen.generation) != (conversation_id, generation):
+        return False
+    if not seen.messages:
+        return False
+    newest = seen.messages[-1]
+    where = (conversation_id, newest["_seq"])
+    found = connection.execute(sql.LIVE_ROW_AT, where).fetchone()
+    return bool(found == (newest["_row_id"], newest["_at"]))
+
+
+def totals(messages: Sequence[Message]) -> tuple[int, int]:
+    """Return how many rows a view has and their tokens, as the conversation counts them."""
+    return len(messages), sum(message["_tokens"] for message in messages)
 
 
 def read_rows_after(connection: Connection, session_id: str, seq: int) -> list[Message]:
     """Return live messages above a seq."""
-    return _live_rows(connection, conversation_of(connection, session_id), seq)
+    return live_rows(connection, conversation_of(connection, session_id), seq)
 
 
-def _live_rows(connection: Connection, conversation_id: int, after_seq: int) -> list[Message]:
+def live_rows(
+    connection: Connection, conversation_id: int, after_seq: int, last_seq: int = LAST_SEQ
+) -> list[Message]:
+    """Return live messages above a seq up to another."""
     pass_ids: dict[int, str] | None = None
     messages = []
-    for row in connection.execute(sql.LIVE_ROWS, (conversation_id, after_seq)):
+    for row in connection.execute(sql.LIVE_ROWS, (conversation_id, after_seq, last_seq)):
         message = decode_row(row)
         if row[16] is not None:
             if pass_ids is None:
                 pass_ids = read_pass_ids(connection, conversation_id)
-            stub = orjson.loads(row[17])
-            message.update(stub, _stub=stub, _masked_by=pass_ids[row[16]])
+            show_masked(message, orjson.loads(row[17]), pass_ids[row[16]])
         messages.append(message)
     return messages
+
+
+def show_masked(message: Message, stub: dict[str, Any], pass_id: str) -> None:
+    """Put what a pass shows instead into a message read from the store."""
+    message.update(stub, _stub=stub, _masked_by=pass_id)
 
 
 def read_pass_ids(connection: Connection, conversation_id: int) -> dict[int, str]:

@@ -151,8 +151,8 @@ class SessionStore(Protocol):
         """
         ...
 
-    def view(self, session_id: str) -> View:
-        """Return the live view, oldest first."""
+    def view(self, session_id: str, seen: View | None = None) -> View:
+        """Return the live view, oldest first; what stands of one that was `seen` is not read."""
         ...
 
     def head(self, session_id: str) -> Head:

@@ -210,7 +210,8 @@ class PassCommit:
     `cover` and `mask` name stored rows by `_row_id`; `pending` are messages accepted by this
     very commit, in order, after every stored row; `cover_pending` are indexes into `pending`
     that are covered at once. `seen_masks` maps each covered row that is masked to the pass that
-    masked it (None entries are left out). `new_row` is None for a mask pass.
+    masked it (None entries are left out). `new_row` is None for a mask pass. `seen` is the view it
+    was planned on: while it stands, it is compared with instead of reading the view again.
     """
 
     pass_id: str
@@ -235,6 +236,7 @@ class PassCommit:
     """Why a mechanical pass stood in for a summary; empty otherwise."""
     child_session_id: str = ""
     """The session that carries the conversation on from this commit; empty stays in place."""
+    seen: View | None = None
 
 
 @dataclass(frozen=True)

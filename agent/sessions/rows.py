@@ -68,7 +68,15 @@ def dump_json(value: Any, what: str) -> str:
 
 def dump_record(record: Mapping[str, Any], what: str) -> str:
     """Return JSON text of a record of ours; its strings become storable as a message's do."""
-    return dump_json(clean_value(dict(record)), what)
+    plain = dict(record)
+    # Nearly every record is storable as it is, and to copy a large one costs more than to write it.
+    try:
+        text = orjson.dumps(plain, option=_OPTIONS)
+    except TypeError:
+        return dump_json(clean_value(plain), what)
+    if b"\\u0000" in text or (b"null" in text and orjson.loads(text) != plain):
+        return dump_json(clean_value(plain), what)
+    return text.decode()
 
 
 def encode_row(message: Message) -> EncodedRow:

@@ -357,7 +357,8 @@ PASS_IDS: Final = "SELECT ordinal, id FROM compaction_passes WHERE conversation_
 # -- prefixes -------------------------------------------------------------------------------
 PREFIX: Final = """
 SELECT c.id, c.tip, c.generation, c.watermark, c.live_tokens, s.system_prompt FROM prefixes x
-JOIN conversations c ON c.id = x.conversation_id JOIN sessions s ON s.id = c.tip WHERE x.owner_digest = ? AND x.prefix_hash = ?"""
+JOIN conversations c ON c.id = x.conversation_id JOIN sessions s ON s.id = c.tip
+WHERE x.owner_digest = ? AND x.prefix_hash = ?"""
 SET_PREFIX: Final = """
 INSERT INTO prefixes (prefix_hash, owner_digest, conversation_id, seq, seen_at)
 VALUES (?, ?, ?, ?, ?)

@@ -25,6 +25,7 @@ from agent.compaction.cooldown import Health
 from agent.compaction.fence import CompressionCommitFence
 from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
 from agent.providers.protocol import Provider
+from agent.sessions.live import LiveView
 from agent.sessions.protocol import SessionStore
 from agent.sessions.records import PassRecord
 from agent.turn.host import Turn, TurnHost
@@ -162,8 +163,7 @@ class Background:
     def _run(self, turn: Turn, request: AttemptRequest) -> Attempted:
         request = dataclasses.replace(request, cancel=turn.cancel)
         outcome = conversation_compression.run_attempt(self._host, [], request)
-        if outcome.view is not None:
-            self._host.live.adopt(outcome.view)
+        if outcome.committed:
             turn.passes.append(outcome.ledger.id)
         return outcome
 
@@ -213,6 +213,7 @@ class _Job:
         self.done = threading.Event()
         self.thread = threading.Thread(target=self._work, name="hermes-background", daemon=True)
         self._store, self._provider = host.store, host.provider
+        self.live = LiveView(host.store, host.session_id, host.live.view())
         self._budget, self._client = host.budget(), host.summary_client()
         self._kept = kept
 
@@ -253,6 +254,7 @@ class _Job:
             text = f"a compaction in the background broke down: {type(error).__name__}: {error}"
             self._kept.append(Notice(level="warning", text=text))
         finally:
+            del self.live  # The rows that a commit covers need not stay in memory.
             self.done.set()
 
 
@@ -266,8 +268,7 @@ def prepare_pass(agent: CompressionHost, fence: CompressionCommitFence) -> None:
     if not may_ask_model(agent) or store.prepared_pass(agent.session_id) is not None:
         return
     if isinstance(engine, ContextCompressor):
-        messages = store.view(agent.session_id).messages
-        if not engine.needs_model(messages, agent.budget()):
+        if not engine.needs_model(agent.live.view().messages, agent.budget()):
             return
     conversation_compression.run_attempt(
         agent, [], AttemptRequest(trigger=TRIGGER, fence=fence, background=True)

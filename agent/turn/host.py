@@ -13,7 +13,6 @@ from agent.base.record import dataclass
 from agent.base.tokens import Calibration, UsageAnchor
 from agent.compaction.host import Attempted, CompressionHost
 from agent.providers.protocol import Limits, Provider, TokenUsage
-from agent.sessions.live import LiveView
 from agent.sessions.records import Pin
 
 if TYPE_CHECKING:
@@ -128,9 +127,6 @@ class TurnHost(CompressionHost, Protocol):
 
     @property
     def pin_notices(self) -> set[int]: ...
-
-    @property
-    def live(self) -> LiveView: ...
 
     @property
     def system_prompt(self) -> str: ...

@@ -100,7 +100,7 @@ class AgentRuntime:
     @property
     def live(self) -> LiveView:
         """The live view in memory."""
-        if self._live is None:
+        if self._live is None or self._live.session_id != self.session_id:
             self._live = LiveView(self.store, self.session_id)
         return self._live
 

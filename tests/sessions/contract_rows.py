@@ -136,30 +136,32 @@ class RowsContract:
         live = LiveView(store, SESSION)
         other = open_store()
         other.append(SESSION, talk(2, first=4))
-        live.add(store.append(SESSION, talk(1, first=6)))
+        store.append(SESSION, talk(1, first=6))
+        live.refresh()
         assert contents(live.messages) == [f"message {number}" for number in range(1, 7)]
         cover(other, rows)
-        live.add(store.append(SESSION, talk(1, first=7)))
+        store.append(SESSION, talk(1, first=7))
         live.refresh()
         view = store.view(SESSION)
         assert (live.messages, live.tokens, live.head) == (view.messages, view.tokens, view.head)
 
-    def test_a_live_view_takes_no_row_twice(self, store: SessionStore) -> None:
-        begin(store)
+    def test_what_a_live_view_hands_out_stays_as_it_was(self, store: SessionStore) -> None:
+        rows = begin(store, 2)
         live = LiveView(store, SESSION)
-        stored = store.append(SESSION, talk(2))
-        live.refresh()
-        live.add(stored)
-        live.add([])
-        live.refresh()
-        assert live.messages == stored
+        seen = live.view()
+        seen.messages.clear()
+        later = store.append(SESSION, talk(1, first=3))
+        assert live.messages == rows
+        assert live.view() == store.view(SESSION)
+        assert live.messages == [*rows, *later]
 
     def test_a_live_view_adopts_what_a_commit_returns(self, store: SessionStore) -> None:
         rows = begin(store, 3)
         live = LiveView(store, SESSION)
         _pass_id, view = cover(store, rows[:2])
         live.adopt(view)
-        live.add(store.append(SESSION, talk(1, first=4)))
+        store.append(SESSION, talk(1, first=4))
+        live.refresh()
         assert live.messages == store.view(SESSION).messages
         assert live.tokens == store.view(SESSION).tokens
 

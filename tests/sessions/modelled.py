@@ -49,6 +49,7 @@ class ModelledStore(RuleBasedStateMachine):
         self.ledgers: dict[str, list[tuple[str, str | None]]] = {"s0": []}
         self.count = 0
         self.seen: dict[int, View] = {}
+        self.known: dict[str, View] = {}
         self.store.append("s0", batch)
         self.stories["s0"].events.append(Accepted(tuple(self.store.view("s0").messages)))
         for what in passes:
@@ -72,6 +73,13 @@ class ModelledStore(RuleBasedStateMachine):
         rows = [place.message["_row_id"] for place in self.store.history(session)]
         return rows, [record.id for record in self.store.passes(session)]
 
+    def _look(self, session: str) -> View:
+        """Return the view as one reads it who looked before, whatever happened since."""
+        view = self.store.view(session, self.known.get(session))
+        assert view == self.store.view(session)
+        self.known[session] = view
+        return view
+
     # -- the model --------------------------------------------------------------------------
 
     def _compact(
@@ -83,9 +91,11 @@ class ModelledStore(RuleBasedStateMachine):
         *,
         late: Sequence[Message] = (),
         rotates: bool = False,
+        knows: bool = True,
     ) -> None:
         """Run a pass on store and story, over rows and those that are masked only if they are not
-        yet; the `late` rows are accepted after it was planned."""
+        yet; the `late` rows are accepted after it was planned, and one who `knows` the view it was
+        planned on gets the new one without reading it."""
         story = self.stories[session]
         masked = {row["_row_id"]: row.get("_masked_by") for row in story.view()}
         masks = tuple(
@@ -109,10 +119,13 @@ class ModelledStore(RuleBasedStateMachine):
             seen_masks={row_id: by for row_id in cover if (by := masked[row_id])},
             new_row=NewRow({"role": role, "content": "made"}, kind) if cover else None,
             child_session_id=child,
+            seen=self._look(session) if knows else None,
         )
         if late:
             story.events.append(Accepted(tuple(self.store.append(session, late))))
-        self.store.commit_pass(commit, lambda: True)
+        published = self.store.commit_pass(commit, lambda: True)
+        assert published == self.store.view(session)
+        self.known[session] = published
         self.store.release_lease(lease)
         self._note_pass(session, pass_id, frozenset(cover), masks)
         if child:

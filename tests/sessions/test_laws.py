@@ -63,7 +63,6 @@ class ConversationMachine(RuleBasedStateMachine):
     @rule(batch=batches)
     def append(self, batch: list[Message]) -> None:
         stored = self.store.append(SESSION, batch)
-        self.live.add(stored)
         self._accept(stored)
 
     @rule(choices=choices, pending=st.just([]) | batches, made=texts, is_stopped=st.booleans())

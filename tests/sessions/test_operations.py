@@ -36,6 +36,11 @@ class OperationsMachine(ModelledStore):
         stored = self.store.append(data.draw(st.sampled_from(names), "name"), batch)
         self.stories[session].events.append(Accepted(tuple(stored)))
 
+    @rule(data=st.data())
+    def look(self, data: Any) -> None:
+        """A view that was known is read again; the next pass may know it too."""
+        self._look(self._pick(data))
+
     @rule(data=st.data(), choices=choices, kind=kinds, late=st.just([]) | batches)
     def compact(self, data: Any, choices: list[str], kind: PassKind, late: list[Message]) -> None:
         """A pass, planned before the `late` rows are accepted, in place or rotating."""
@@ -47,7 +52,8 @@ class OperationsMachine(ModelledStore):
         )
         may_rotate = bool(cover) and kind is not PassKind.MICRO
         rotates = may_rotate and data.draw(st.booleans(), "rotates")
-        self._compact(session, kind, cover, mask, late=late, rotates=rotates)
+        knows = data.draw(st.booleans(), "knows")
+        self._compact(session, kind, cover, mask, late=late, rotates=rotates, knows=knows)
 
     @rule(data=st.data())
     def undo_the_newest(self, data: Any) -> None:

@@ -274,12 +274,13 @@ def test_a_deletion_takes_its_rows_out_of_the_index(store: SessionDB) -> None:
 @pytest.mark.parametrize(
     ("statement", "values", "index"),
     [
-        (sql.LIVE_ROWS, (1, 0), "places_live"),
+        (sql.LIVE_ROWS, (1, 0, 9), "places_live"),
+        (sql.LIVE_ROW_AT, (1, 9), "places_live"),
         (sql.LIVE_PLACES, (1,), "places_live"),
         (sql.HEAD, ("s",), "sqlite_autoindex_sessions_1"),
         (sql.OPEN_PASSES_OF, (1,), "passes_open"),
     ],
-    ids=["view", "places", "head", "prepared"],
+    ids=["view", "row", "places", "head", "prepared"],
 )
 def test_hot_reads_use_their_index_and_sort_nothing(
     store: SessionDB, statement: str, values: tuple[object, ...], index: str
