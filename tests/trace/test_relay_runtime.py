@@ -160,7 +160,7 @@ def test_ten_compactions_with_a_relay_that_blocks_for_ever_lose_one_timeout_toge
     monkeypatch: pytest.MonkeyPatch,
     hanging: str,
 ) -> None:
-    monkeypatch.setattr(relay_runtime, "SCOPE_OP_TIMEOUT", 0.3)
+    monkeypatch.setattr(relay_runtime, "SCOPE_OP_TIMEOUT", 0.8)
     lease = acquire(coordinator, "s1")
     fake.scope.hanging.add(hanging)
     late: list[str] = []
@@ -177,8 +177,8 @@ def test_ten_compactions_with_a_relay_that_blocks_for_ever_lose_one_timeout_toge
     coordinator.release_conversation(lease)
     elapsed_s = time.monotonic() - started
 
-    assert 0.3 <= elapsed_s < 0.6
-    expected = "Relay scope operation exceeded 0.3 s"
+    assert 0.8 <= elapsed_s < 1.6
+    expected = "Relay scope operation exceeded 0.8 s"
     assert late == ([expected] if hanging == "event" else [])
     assert faults() - before == (0 if hanging == "event" else 1)
 
@@ -211,7 +211,7 @@ def test_a_shutdown_after_a_hang_waits_for_nothing(
     coordinator: RelaySessionCoordinator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_runtime, "EXIT_TIMEOUT", 0.1)
+    monkeypatch.setattr(relay_runtime, "EXIT_TIMEOUT", 0.5)
     host = registry.for_profile()
     assert isinstance(host, RelayRuntime)
     for number in range(20):
@@ -222,7 +222,7 @@ def test_a_shutdown_after_a_hang_waits_for_nothing(
     host.shutdown()
     host.shutdown()
 
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 1.0
     assert [call[0] for call in fake.scope.calls].count("pop") == 1
     assert host.get_session("s3") is None
 

@@ -126,7 +126,7 @@ def test_nothing_is_opened_where_relay_is_off(fake: FakeRelay) -> None:
 def test_ten_passes_with_a_relay_that_blocks_for_ever_lose_one_timeout_together(
     fake: FakeRelay, monkeypatch: pytest.MonkeyPatch, hanging: str
 ) -> None:
-    monkeypatch.setattr(relay_runtime, "SCOPE_OP_TIMEOUT", 0.3)
+    monkeypatch.setattr(relay_runtime, "SCOPE_OP_TIMEOUT", 0.8)
     fake.scope.hanging.add(hanging)
     traced = Telemetry(RELAY)
 
@@ -136,7 +136,7 @@ def test_ten_passes_with_a_relay_that_blocks_for_ever_lose_one_timeout_together(
             traced.publish_pass(ledger_row())
     traced.close()
 
-    assert 0.3 <= time.monotonic() - started < 0.6
+    assert 0.8 <= time.monotonic() - started < 1.6
 
 
 def test_two_agents_in_two_threads_keep_their_turns_apart(fake: FakeRelay) -> None:
