@@ -12,6 +12,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import cache, partial
 
 from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.errors import UsageError
@@ -262,13 +263,15 @@ class _Attempt:
         budget = agent.budget()
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
-        material = read_material(agent.store, agent.session_id)
-        pins = carried_tokens(self.inputs, material.pins, budget.pin_tokens)
+        agent.store.extract_pending()
+        pins = agent.store.pins(agent.session_id)
+        material = cache(partial(read_material, agent.store, agent.session_id))
+        overhead = budget.overhead_tokens + carried_tokens(self.inputs, pins, budget.pin_tokens)
         health = Health.from_dict(agent.store.health(agent.session_id))
         context = AttemptContext(
             pass_id=self.pass_id,
             fence=self.fence,
-            budget=dataclasses.replace(budget, overhead_tokens=budget.overhead_tokens + pins),
+            budget=dataclasses.replace(budget, overhead_tokens=overhead),
             client=client,
             model_free=answer.admission is Admission.MODEL_FREE,
             stand_in=answer.failure_class,
@@ -277,21 +280,17 @@ class _Attempt:
             else lambda rung: health.failed_before(rung, agent.clock.now()),
             on_progress=self._heard,
             tally=self.tally,
-            standing=material.standing(budget.pin_tokens),
+            standing=lambda: material().standing(budget.pin_tokens),
         )
-        options = {
-            "current_tokens": request.current_tokens,
-            "focus_topic": request.focus,
-            "force": request.force,
-            "attempt": context,
-        }
+        asked = {"current_tokens": request.current_tokens, "focus_topic": request.focus}
+        options = {**asked, "force": request.force, "attempt": context}
         engine = agent.context_compressor
         compress = engine.micro_compress if request.micro else engine.compress
         handed = hand_over(self.inputs, compress)
         candidate = run_engine(compress, handed, options, fence=self.fence, tick=self._tick)
         if self.fence.is_cancelled:
             raise AuxiliaryExplicitCancellation
-        review = Review(material, budget, self.view.watermark, request.preview)
+        review = Review(material, pins, budget, self.view.watermark, request.preview)
         plan = review_candidate(self.inputs, candidate, review)
         if not self.pending and not request.micro:
             agent.store.prepare_pass(self.pass_id, plan.to_dict())

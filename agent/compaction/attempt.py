@@ -82,6 +82,11 @@ def never_failed(_rung: FailedRung) -> FailedRung | None:
     return None
 
 
+def nothing_stands() -> Standing:
+    """What the store knows of user rows in attempts without one."""
+    return NOTHING_STANDS
+
+
 class RungRemembered(HermesError):
     """The summary that is due failed before, and nothing has changed since."""
 
@@ -116,7 +121,7 @@ class AttemptContext:
     `client` is None when no summary model is reachable by settings; `model_free` forbids its use,
     and `stand_in` is the failure class of a digest that is written therefore. `failed_before` tells
     whether a summary failed and is not to be asked for again yet.
-    `standing` says which user rows leave last.
+    `standing` reads which user rows leave last.
     `on_progress` hears the estimated tokens of summary text that have arrived so far; `tally`
     counts what the model calls have used, so that a failed attempt is accounted for too.
     """
@@ -128,7 +133,7 @@ class AttemptContext:
     model_free: bool = False
     on_progress: Callable[[int], None] = ignore_progress
     tally: Tally = field(default_factory=Tally)
-    standing: Standing = NOTHING_STANDS
+    standing: Callable[[], Standing] = nothing_stands
     stand_in: str = BLOCKED_BY_COOLDOWN
     failed_before: Callable[[FailedRung], FailedRung | None] = never_failed
 
@@ -293,12 +298,13 @@ def _mask_of(original: Message, message: Message, ref: int, *, is_counted: bool)
 
 def _changed_fields(original: Message, message: Message) -> set[str]:
     """Return the names of the visible fields in which two messages differ."""
-    names = original.keys() | message.keys()
-    return {
+    differing = {
         name
-        for name in names
-        if name[:1] != "_" and original.get(name, _ABSENT) != message.get(name, _ABSENT)
+        for name, value in message.items()
+        if (before := original.get(name, _ABSENT)) is not value and before != value
     }
+    differing |= original.keys() - message.keys()
+    return {name for name in differing if not name.startswith("_")}
 
 
 def _join_new(rows: Sequence[Message], kind: PassKind) -> Message:

@@ -120,13 +120,15 @@ def total_tokens(messages: Sequence[Message]) -> int:
 def shown_sizes(messages: Sequence[Message], budget: Budget) -> list[int]:
     """Return what each message takes in a request; a user message at most `message_tokens`, or
     what its images take."""
-    return [_shown_size(message, budget.message_tokens) for message in messages]
+    limit = budget.message_tokens
+    sizes = [*map(row_tokens, messages)]
+    for index, tokens in enumerate(sizes):
+        if tokens > limit and messages[index].get("role") == "user":
+            sizes[index] = _excerpt_size(messages[index], tokens, limit)
+    return sizes
 
 
-def _shown_size(message: Message, message_tokens: int) -> int:
-    tokens = row_tokens(message)
-    if tokens <= message_tokens or message.get("role") != "user":
-        return tokens
+def _excerpt_size(message: Message, tokens: int, message_tokens: int) -> int:
     content = message.get("content")
     images = sum(map(is_image, content)) if isinstance(content, list) else 0
     return min(tokens, max(message_tokens, images * IMAGE_TOKENS))
@@ -140,16 +142,14 @@ def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
     """
     framed = any(message.get("_kind") in _FRAMED for message in messages)
     total = FRAME_TOKENS if framed else 0
-    tool_round: list[int] = []
+    whole = smallest = 0  # of the round of tool results that is being read
     for message, tokens in zip(messages, shown_sizes(messages, budget), strict=True):
         if message.get("role") == "tool":
-            tool_round.append(tokens)
+            whole += tokens
+            smallest += min(tokens, SMALLEST_RESULT_TOKENS)
             continue
-        total += _shown_round(tool_round, budget) + tokens
-        tool_round = []
-    return total + _shown_round(tool_round, budget)
-
-
-def _shown_round(results: list[int], budget: Budget) -> int:
-    smallest = sum(min(tokens, SMALLEST_RESULT_TOKENS) for tokens in results)
-    return max(smallest, min(sum(results), budget.round_tokens))
+        if whole:
+            total += max(smallest, min(whole, budget.round_tokens))
+            whole = smallest = 0
+        total += tokens
+    return total + max(smallest, min(whole, budget.round_tokens))

@@ -173,7 +173,7 @@ class ContextCompressor:
         masked = mask.mask_rows(inputs, budget)
         changed = any(row is not shown for row, shown in zip(inputs, masked, strict=True))
         enough = changed and _reaches_target(inputs, masked, budget)
-        cut = None if enough else plan_cut(masked, budget, attempt.standing)
+        cut = None if enough else plan_cut(masked, budget, attempt.standing())
         if cut is None or not cut.covered:
             return Candidate(masked, kind=PassKind.MASK, strategy=("mask",) if changed else ())
         return self._replace(inputs, masked, cut, attempt, focus_topic or "")

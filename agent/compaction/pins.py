@@ -58,11 +58,12 @@ def choose_pins(pins: Sequence[Pin], budget_tokens: int) -> tuple[list[Pin], lis
 
 def unsaid_pins(view: Sequence[Message], pins: Sequence[Pin]) -> list[Pin]:
     """Return the pins that no user message above the newest summary says."""
+    sources = {pin.source_seq for pin in pins} - {None}
     said: dict[int, str] = {}
     for row in reversed(view):
         if row.get("_kind") in _SUMMARIES:
             break
-        if is_user_text(row) and "_seq" in row:
+        if row.get("_seq") in sources and is_user_text(row):
             said[row["_seq"]] = text_of(row.get("content"))
     return [pin for pin in pins if pin.text not in said.get(pin.source_seq or 0, "")]
 

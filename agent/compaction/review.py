@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.base.messages import Message
@@ -14,21 +14,23 @@ from agent.compaction.outcomes import Refused
 from agent.compaction.pins import choose_pins
 from agent.compaction.plan import Plan, make_plan
 from agent.compaction.verify import judge_candidate
-from agent.sessions.records import PassKind
+from agent.sessions.records import PassKind, Pin
 
 
 @dataclass(frozen=True)
 class Review:
-    """What a candidate is judged by."""
+    """What a candidate is judged by; `material` reads what rows say."""
 
-    material: Material
+    material: Callable[[], Material]
+    pins: Sequence[Pin]
     budget: Budget
     watermark: int
     preview: bool
 
 
 def review_candidate(inputs: list[Message], candidate: list[Message], review: Review) -> Plan:
-    """Return the plan of a candidate; to a marker, which is short on purpose, nothing is put back.
+    """Return the plan of a candidate; to a marker, which is short on purpose, and where there is no
+    new row, nothing is put back.
 
     Raises: Refused; CandidateRefused.
     """
@@ -37,15 +39,15 @@ def review_candidate(inputs: list[Message], candidate: list[Message], review: Re
     changes = reconcile(inputs, candidate)
     if changes.nothing:
         raise Refused("no_progress")
-    pinned, _beyond = choose_pins(review.material.pins, review.budget.pin_tokens)
+    pinned, _beyond = choose_pins(review.pins, review.budget.pin_tokens)
     reason = judge_candidate(inputs, changes, review.budget, pinned)
     if reason:
         raise Refused(reason)
     receipt: Mapping[str, Any] = {}
-    if changes.kind is not PassKind.MICRO:
+    if changes.new_row is not None and changes.kind is not PassKind.MICRO:
         from agent.compaction.conserve import conserve
 
-        conserved = conserve(inputs, changes, review.material, review.budget)
+        conserved = conserve(inputs, changes, review.material(), review.budget)
         changes, receipt = conserved.changes, conserved.receipt
     return make_plan(
         inputs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from agent.base.errors import HermesError
@@ -157,13 +158,16 @@ def _snippets(text: str) -> Iterator[str]:
 def resulting_rows(inputs: Sequence[Message], changes: Changes) -> list[Message]:
     """Return the view as it would be: the new row stands where the last covered row stood."""
     masks = {mask.ref: mask for mask in changes.masked}
-    shown: dict[int, Message] = {}
-    for ref in changes.kept:
-        mask = masks.get(ref)
-        shown[ref] = {**inputs[ref], **mask.stub, "_tokens": mask.tokens} if mask else inputs[ref]
+    rows = [
+        {**inputs[ref], **masks[ref].stub, "_tokens": masks[ref].tokens}
+        if ref in masks
+        else inputs[ref]
+        for ref in changes.kept
+    ]
     if changes.new_row is not None:
-        shown[changes.covered[-1] if changes.covered else len(inputs)] = changes.new_row
-    return [shown[place] for place in sorted(shown)]
+        last = changes.covered[-1] if changes.covered else len(inputs)
+        rows.insert(bisect_left(changes.kept, last), changes.new_row)
+    return rows
 
 
 def judge_candidate(

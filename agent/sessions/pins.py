@@ -10,11 +10,13 @@ from collections.abc import Iterable
 
 from agent.base.errors import UsageError
 from agent.base.messages import clean_text
+from agent.base.pattern import pattern
 from agent.base.redact import contains_secret
 from agent.sessions.places import conversation_of
 from agent.sessions.records import Pin
 from agent.sessions.sqlite import Connection, insert_id
 
+_WORDS = pattern(r"[^\W_]+")
 BY_HAND, BY_ROW = "user", "row"
 
 _HIDDEN = """EXISTS (SELECT 1 FROM places h WHERE h.conversation_id = n.conversation_id
@@ -51,7 +53,7 @@ def _once(pins: Iterable[Pin]) -> list[Pin]:
 
 def wording(text: str) -> str:
     """Return what two pins have in common that say the same."""
-    return " ".join("".join(c if c.isalnum() else " " for c in text.casefold()).split())
+    return " ".join(_WORDS.findall(text.casefold()))
 
 
 def add_pin(connection: Connection, session_id: str, text: str, now: float) -> Pin:
