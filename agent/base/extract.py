@@ -57,6 +57,10 @@ class ExtractKind(StrEnum):
     DECISION = "decision"
     TASK = "task"
     """One entry of a task list that a call gave; `subject` is its status."""
+    CALL = "call"
+    """A tool was called; `subject` is the call's id."""
+    OUTCOME = "outcome"
+    """How the call of the id `subject` ended: `value` is why it failed, empty when it did not."""
     VALUE = "value"
     IDENTIFIER = "identifier"
 

@@ -30,7 +30,7 @@ from agent.compaction.attempt import Changes
 from agent.compaction.budget import Budget, row_tokens, shown_tokens, total_tokens
 from agent.compaction.cite import cite_sections
 from agent.compaction.material import Material
-from agent.compaction.openwork import open_extracts
+from agent.compaction.openwork import UNFINISHED, open_extracts
 from agent.compaction.pins import choose_pins
 from agent.compaction.values import replaced_values
 from agent.compaction.verify import resulting_rows
@@ -44,6 +44,8 @@ _WORTH = {
     ("withdrawal", "user"): 7.0,
     ("task", "assistant"): 8.0,
     ("decision", "user"): 7.0,
+    (UNFINISHED, "assistant"): 5.5,
+    (UNFINISHED, "tool"): 5.5,
     ("value", "user"): 6.0,
     ("identifier", "user"): 5.0,
     ("decision", "assistant"): 5.0,

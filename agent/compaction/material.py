@@ -14,7 +14,10 @@ from agent.sessions.records import Pin, StoredExtract
 
 MOST_EXTRACTS = 8_000
 """Newest extracts that a plan looks at; of what the user said itself as many again."""
-_SPOKEN = ("instruction", "withdrawal", "decision", "value", "promise", "question", "task")
+_SPOKEN = (
+    *("instruction", "withdrawal", "decision", "value", "promise", "question"),
+    *("task", "call", "outcome"),
+)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
                 return done
             batch = _next_batch(connection, mark, newest)
         found = [
-            (row, [*extract(_text(row.message), row.message["role"]), *_tasks(row.message)])
+            (row, [*extract(_text(row.message), row.message["role"]), *_work(row.message)])
             for row in batch.rows
         ]
         with database.write() as connection:
@@ -152,15 +152,26 @@ def _text(message: Message) -> str:
     return "\n".join([text, *given])
 
 
-def _tasks(message: Message) -> Iterator[Extract]:
-    """Yield the tasks that a row's calls list; they stand behind all that is read in its text."""
-    if not message.get("tool_calls"):
+def _work(message: Message) -> Iterator[Extract]:
+    """Yield the tasks that a row's calls list, its calls, or the end of the call that it answers;
+    they stand behind all that is read in its text."""
+    if not message.get("tool_calls") and not message.get("tool_call_id"):
         return
     from agent.base.extract import Extract, ExtractKind
+    from agent.base.extract_calls import calls_of, failure_of
     from agent.base.extract_tasks import tasks_of
 
-    for place, (status, text) in enumerate(tasks_of(message), len(_text(message))):
-        yield Extract(ExtractKind.TASK, status, redact(text), (place, place))
+    end = len(_text(message))
+    if message["role"] == "tool":
+        failure = redact(failure_of(message))
+        yield Extract(ExtractKind.OUTCOME, str(message["tool_call_id"]), failure, (end, end))
+        return
+    for kind, found in (
+        (ExtractKind.TASK, tasks_of(message)),
+        (ExtractKind.CALL, calls_of(message)),
+    ):
+        for place, (subject, text) in enumerate(found, end):
+            yield Extract(kind, subject, redact(text), (place, place))
 
 
 def read_extracts(

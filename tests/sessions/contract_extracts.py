@@ -51,6 +51,28 @@ class ExtractsContract:
         assert [(e.subject, key in e.value) for e in found] == [("pending", False)] * 2
         assert found[0].value == "ship it"
 
+    def test_calls_and_how_they_ended_are_noted_and_a_secret_in_one_is_not(
+        self, store: SessionStore
+    ) -> None:
+        begin(store, 0)
+        key = "sk-" + "a1B2c3D4" * 6
+        failed = call("shell", {"command": "make test"}, call_id="c1")
+        secret = call("shell", {"command": f"login {key}"}, call_id="c2")
+        store.append(SESSION, [user("Go on."), assistant(None, failed, secret)])
+        store.append(SESSION, [result("c1", "1 failed\n[exit code 2]"), result("c2", "fine")])
+        store.extract_pending()
+        found = [(e.seq, e.kind, e.subject, e.value) for e in store.extracts(SESSION)]
+        work = [each for each in found if each[1] in ("call", "outcome")]
+        assert [each for each in work if each[2] == "c1"] == [
+            (3, "outcome", "c1", "[exit code 2]"),
+            (2, "call", "c1", "shell make test"),
+        ]
+        assert [each[:3] for each in work if each[2] == "c2"] == [
+            (4, "outcome", "c2"),
+            (2, "call", "c2"),
+        ]
+        assert key not in repr(work)
+
     def test_a_release_in_other_words_retires_a_pin_and_is_noted(self, store: SessionStore) -> None:
         begin(store, 0)
         said = [
