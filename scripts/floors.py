@@ -51,7 +51,12 @@ few of those who import its user."""
 FIRST_USE = {
     "agent.compaction.review": frozenset(("agent.compaction.conserve",)),
     "agent.sessions.extracts": frozenset(
-        ("agent.base.extract", "agent.base.extract_tasks", "agent.base.takeback")
+        (
+            "agent.base.extract",
+            "agent.base.extract_calls",
+            "agent.base.extract_tasks",
+            "agent.base.takeback",
+        )
     ),
     "agent.sessions.pins": frozenset(("agent.base.takeback",)),
 }
