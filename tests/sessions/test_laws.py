@@ -27,6 +27,7 @@ from agent.sessions.records import (
     RowState,
 )
 from hermes_state import SessionDB
+from tests.sessions.modelled import MEMORY
 from tests.sessions.steps import SESSION, open_pass, take_lease
 
 texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
@@ -45,7 +46,7 @@ class ConversationMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
         self.store = SessionDB(self.folder / "state.db")
         self.store.create_session(SESSION, "cli")
         self.live = LiveView(self.store, SESSION)
