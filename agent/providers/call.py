@@ -57,6 +57,7 @@ class Call:
         self.phase = Phase.CONNECT
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._on_sent = watch.on_sent
         self._forget_cancel: Callable[[], None] | None = None
         self._bound: Token[Call | None] | None = None
 
@@ -105,6 +106,13 @@ class Call:
         """Raise CallCancelled when the call was cancelled."""
         if self.watch.cancel.cancelled:
             raise CallCancelled(f"the call to {self.route} was stopped")
+
+    def sent(self) -> None:
+        """Note that the request is out; the wait for the answer begins."""
+        on_sent, self._on_sent = self._on_sent, None
+        if on_sent is not None:
+            on_sent()
+        self.enter(Phase.FIRST_BYTE)
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase, and with it the time that its limit counts."""

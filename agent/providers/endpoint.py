@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from base64 import b64encode
 from dataclasses import field
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -67,11 +68,14 @@ class Endpoint:
 
     def url(self, path: str) -> str:
         """Return the address of `path`, which begins with a slash, in the characters of a URL."""
-        parts = urlsplit(self.base_url.rstrip("/") + path)
-        host = parts.netloc.rpartition("@")[2].encode("idna").decode()
-        return urlunsplit(
-            (parts.scheme, host, quote(parts.path, _KEPT), quote(parts.query, _KEPT), "")
-        )
+        return _joined(self.base_url, path)
+
+
+@functools.lru_cache(maxsize=64)
+def _joined(base_url: str, path: str) -> str:
+    parts = urlsplit(base_url.rstrip("/") + path)
+    host = parts.netloc.rpartition("@")[2].encode("idna").decode()
+    return urlunsplit((parts.scheme, host, quote(parts.path, _KEPT), quote(parts.query, _KEPT), ""))
 
 
 def bare_url(url: str) -> str:

@@ -7,6 +7,7 @@ thread. Does not know HTTP.
 from __future__ import annotations
 
 import math
+import select
 import selectors
 import socket
 import threading
@@ -41,7 +42,7 @@ class CallStream:
         call = current_call()
         call.attach(self._sock)
         if call.phase in _SENDING:
-            call.enter(Phase.FIRST_BYTE)
+            call.sent()
         call.keep_alive()
         self._sock.settimeout(call.remaining_s())
         try:
@@ -119,9 +120,9 @@ class CallStream:
         """Return whether an idle connection has something to read, which means that it ended."""
         if self._sock.fileno() < 0:
             return True
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._sock, selectors.EVENT_READ)
-            return bool(selector.select(0))
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
 
 
 _SENDING = frozenset({Phase.CONNECT, Phase.UPLOAD})

@@ -125,7 +125,9 @@ class CallWatch:
 
     `cancel` ends the call within 50 ms at every phase and closes the socket; `on_bytes` is
     called with the size of each chunk that arrives (life, comment lines too); `on_delta` with
-    each piece of the answer. Callbacks run in the calling thread.
+    each piece of the answer; `on_sent` once a try, when the request is out and nothing of the
+    answer has been read: what it does takes no time where the answer takes longer, and what it
+    raises ends the call. Callbacks run in the calling thread.
 
     A provider with tools of its own tells of them by `on_event`, asks `confirm(call_id, why)` in a
     thread of its own before one writes or executes (None: nobody can be asked, so it may not), and
@@ -135,6 +137,7 @@ class CallWatch:
     cancel: CancelToken = field(default_factory=CancelToken)
     on_bytes: Callable[[int], None] | None = None
     on_delta: Callable[[Delta], None] | None = None
+    on_sent: Callable[[], None] | None = None
     on_event: Callable[[Event], None] | None = None
     confirm: Callable[[str, str], bool] | None = None
     cwd: str = ""

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from agent.base.messages import Message, clean_value
+from agent.base.messages import Message, clean_text, clean_value, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_message, estimate_text, estimate_tools
 from agent.sessions.blobs import INLINE_BYTES
@@ -37,6 +37,12 @@ class Beside:
 
     system_at: Sequence[tuple[int, Message]]
     schemas: Sequence[Any]
+
+    @cached_property
+    def prompt(self) -> str:
+        """The system messages as one text."""
+        texts = (text_of(message.get("content")) for _at, message in self.system_at)
+        return clean_text("\n\n".join(texts))
 
     @cached_property
     def tokens(self) -> int:

@@ -24,7 +24,7 @@ from agent.server.caretaker import Caretaker
 from agent.server.proxy_bodies import Bodies
 from agent.server.proxy_chain import Chains, Sent, after
 from agent.server.proxy_host import ProxyHost
-from agent.sessions.prefixes import History, Standing, accept_history
+from agent.sessions.prefixes import Expected, History, Standing, accept_history, expect_history
 from agent.turn.routes import Route
 from hermes_state import SessionDB
 
@@ -44,6 +44,7 @@ class Conversations:
         self.store = store
         self.settings = settings
         self.upstream = upstream
+        self._origin = {"platform": "proxy", "upstream": bare_url(upstream)}
         self.bodies = Bodies()
         self.chains = Chains()
         self._lock = threading.Lock()
@@ -54,9 +55,13 @@ class Conversations:
         self._caretaker = Caretaker(store, is_busy)
 
     # -- what a client says ------------------------------------------------------------------
-    def accept(self, sent: Sent) -> Standing:
+    def expect(self, sent: Sent) -> Expected | None:
+        """Return where a request will stand, None unless its conversation just goes on."""
+        return expect_history(self.store.database, self._history(sent))
+
+    def accept(self, sent: Sent, expected: Expected | None = None) -> Standing:
         """Store what is new of a request and return where it stands; durable when it returns."""
-        return accept_history(self.store.database, self.clock, self._history(sent))
+        return accept_history(self.store.database, self.clock, self._history(sent), expected)
 
     def accept_answer(self, sent: Sent, answer: Message, *, tip_only: bool) -> Standing:
         """Store the answer to a request. With `tip_only` it is left out when the client has gone
@@ -74,15 +79,14 @@ class Conversations:
 
     def _history(self, sent: Sent) -> History:
         """Return a request as the store takes it."""
-        prompt = "\n\n".join(text_of(message.get("content")) for _at, message in sent.system_at)
         return History(
             owner=sent.owner,
             hashes=sent.hashes,
             messages=sent.rows,
-            system_prompt=clean_text(prompt),
+            system_prompt=sent.beside.prompt,
             model=sent.model,
             title=_title(sent.rows),
-            origin={"platform": "proxy", "upstream": bare_url(self.upstream)},
+            origin=self._origin,
         )
 
     # -- windows -----------------------------------------------------------------------------

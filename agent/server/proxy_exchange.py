@@ -10,7 +10,7 @@ import logging
 import orjson
 
 from agent.base.cancel import CancelToken
-from agent.base.errors import ContextOverflow, StoreError
+from agent.base.errors import CallCancelled, ContextOverflow, ProviderError, StoreError
 from agent.base.messages import Message
 from agent.base.record import dataclass
 from agent.providers.protocol import TokenUsage
@@ -23,7 +23,7 @@ from agent.server.proxy_host import Moved, Prepared, ProxyHost, compose
 from agent.server.proxy_outlet import Outlet, Sign, Whole
 from agent.server.proxy_passage import Answered, Asked, Passage, TooLarge, Upstream, encode_body
 from agent.server.proxy_recall import Rounds
-from agent.sessions.prefixes import Standing
+from agent.sessions.prefixes import Expected, Standing
 from agent.turn.reader import StoredRows
 
 _MOVES = 4
@@ -60,6 +60,8 @@ class Exchange:
         self._outlet = outlet
         self._cancel = cancel
         self._reading: Reading | None = None
+        self._expected: Expected | None = None
+        self._standing: Standing | None = None
         self._kept = _Kept()
         self._is_waiting = False
 
@@ -118,14 +120,13 @@ class Exchange:
         if not sent.rows or not sent.model:
             self._passage(None).forward_whole(self._asked.body)
             return None
-        standing = self._conversations.accept(sent)
-        host = self._conversations.host_if_near(sent, standing, len(self._asked.body or b""))
-        prepared = Prepared(None, 0)
-        if host is not None:
-            model = self._conversations.model_settings(sent, self._asked.key)
-            plain = host.as_it_came(sent, model, standing)
-            host, prepared = (host, plain) if plain else self._prepare(sent, host)
-        answered = self._forward(sent, host, prepared)
+        host, prepared = self._plan(sent)
+        try:
+            answered = self._forward(sent, host, prepared)
+        except (CallCancelled, ProviderError):
+            self._accepted(sent)
+            raise
+        standing = self._accepted(sent)
         tries = self._conversations.settings.compression.max_attempts
         while isinstance(answered, TooLarge):
             if not prepared.estimated:
@@ -150,6 +151,40 @@ class Exchange:
             prepared = Prepared(None, standing.live_tokens + sent.overhead_tokens)
         self._kept.usage = answered.reader.usage if answered.reader is not None else None
         return sent, prepared
+
+    def _plan(self, sent: Sent) -> tuple[ProxyHost | None, Prepared]:
+        """Return what to send, and the conversation's host where a pass is near.
+
+        A request that goes on as it came is stored while the upstream works, any other at once.
+        """
+        expected = self._conversations.expect(sent)
+        if expected is not None:
+            host, prepared = self._as_it_came(sent, expected.standing)
+            if prepared is not None:
+                self._expected = expected
+                return host, prepared
+        self._standing = self._conversations.accept(sent, expected)
+        host, prepared = self._as_it_came(sent, self._standing)
+        if host is None or prepared is not None:
+            return host, prepared or Prepared(None, 0)
+        return self._prepare(sent, host)
+
+    def _as_it_came(
+        self, sent: Sent, standing: Standing
+    ) -> tuple[ProxyHost | None, Prepared | None]:
+        """Return a conversation's host, None while it is far from any pass, and how its request
+        goes on that needs nothing done."""
+        host = self._conversations.host_if_near(sent, standing, len(self._asked.body or b""))
+        if host is None:
+            return None, Prepared(None, 0)
+        model = self._conversations.model_settings(sent, self._asked.key)
+        return host, host.as_it_came(sent, model, standing)
+
+    def _accepted(self, sent: Sent) -> Standing:
+        """Return where a request stands; it is stored when that has not been done yet."""
+        if self._standing is None:
+            self._standing = self._conversations.accept(sent, self._expected)
+        return self._standing
 
     def _wait(self) -> None:
         """Say that the client has to wait."""
@@ -227,11 +262,16 @@ class Exchange:
             except (StoreError, RecursionError) as error:
                 _log.warning("an answer was not stored: %s", error)
 
+        def store() -> None:
+            if sent is not None:
+                self._accepted(sent)
+
         return Passage(
             self._asked,
             self._upstream,
             self._outlet,
             self._cancel,
             keep=keep,
+            on_sent=store,
             model="" if sent is None else sent.model,
         )

@@ -65,46 +65,47 @@ class Outlet:
         self.streams = False
         self._company_s = company_s
         self._loop = asyncio.get_running_loop()
-        self._items: asyncio.Queue[Start | Whole | Sign | bytes] = asyncio.Queue()
-        self._handed: deque[Start | Whole | Sign | bytes] = deque()
+        self._items: deque[Start | Whole | Sign | bytes] = deque()
+        self._has_some = asyncio.Event()
         self._is_woken = False
         self._ahead = threading.BoundedSemaphore(_AHEAD)
         self._is_open = True
         self._is_started = False
 
     def put(self, item: Start | Whole | Sign | bytes) -> None:
-        """Hand an item over; a piece waits while the client is far behind."""
-        while isinstance(item, bytes) and not self._ahead.acquire(timeout=_SLICE_S):
-            if not self._is_open:
-                return
-        self._handed.append(item)
+        """Hand an item over; a piece waits while the client is far behind, and nothing goes to one
+        that has left."""
+        while self._is_open and isinstance(item, bytes):
+            if self._ahead.acquire(timeout=_SLICE_S):
+                break
+        if not self._is_open:
+            return
+        self._items.append(item)
         if self._is_woken:
             return
         self._is_woken = True
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._take_in)
+            self._loop.call_soon_threadsafe(self._wake)
 
-    def _take_in(self) -> None:
+    def _wake(self) -> None:
         self._is_woken = False  # first, so that nothing which comes from now on is left lying
-        while self._handed:
-            self._items.put_nowait(self._handed.popleft())
+        self._has_some.set()
 
     def leave(self) -> None:
         """Say that the client has left."""
         self._is_open = False
-        self._items.put_nowait(Sign.GONE)
+        self._items.append(Sign.GONE)
+        self._has_some.set()
 
     async def pass_on(self, send: Send) -> bool:
         """Send what comes until the end; return whether the client stayed."""
         wait_s: float | None = None
         while True:
-            try:
-                async with asyncio.timeout(wait_s):
-                    item = await self._items.get()
-            except TimeoutError:
+            if not await self._wait(wait_s):
                 await self._start(send, Start(200, _COMPANY_HEAD))
                 await self._piece(send, COMPANY)
                 continue
+            item = self._items.popleft()
             if item is Sign.WAITING:
                 wait_s = self._company_s if self.streams else None
             elif item is Sign.READY:
@@ -114,11 +115,32 @@ class Outlet:
                     await self._end(send)
                 return item is Sign.END
             elif isinstance(item, bytes):
-                self._ahead.release()
-                await self._piece(send, item)
+                await self._piece(send, self._joined(item))
             else:
                 wait_s = None
                 await self._begin(send, item)
+
+    async def _wait(self, wait_s: float | None) -> bool:
+        """Return when there is an item, or False when none has come for a while."""
+        while not self._items:
+            self._has_some.clear()
+            if wait_s is None:
+                await self._has_some.wait()
+                continue
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._has_some.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def _joined(self, piece: bytes) -> bytes:
+        """Return a piece and those that came behind it meanwhile as one."""
+        pieces = [piece]
+        while self._items and isinstance(self._items[0], bytes):
+            pieces.append(self._items.popleft())  # type: ignore[arg-type]  # bytes, as was seen
+        self._ahead.release(len(pieces))
+        return b"".join(pieces)
 
     async def _begin(self, send: Send, item: Start | Whole) -> None:
         """Send a head, and of a whole answer the body; one that comes late is an event."""

@@ -107,8 +107,9 @@ Keep = Callable[[Message, bool], None]
 class Passage:
     """The calls of one request to the upstream.
 
-    `keep` is called once, with what arrived of the answer, before the client sees its end; `model`
-    is what answers when the answer does not say.
+    `on_sent` is called when the upstream has a request and the client nothing of its answer; `keep`
+    once, with what arrived of the answer, before the client sees its end; `model` is what answers
+    when the answer does not say.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Passage:
         cancel: CancelToken,
         *,
         keep: Keep,
+        on_sent: Callable[[], None],
         model: str,
     ) -> None:
         self._asked = asked
@@ -126,6 +128,7 @@ class Passage:
         self._outlet = outlet
         self._cancel = cancel
         self._keep = keep
+        self._on_sent = on_sent
         self._model = model
 
     def forward(self, body: bytes | None, *, streams: bool) -> Answered | TooLarge:
@@ -160,7 +163,8 @@ class Passage:
     def _open(self, body: bytes | None, *, streams: bool) -> Iterator[tuple[Incoming, bool]]:
         """Send a request and give its answer, and whether that comes as a stream."""
         upstream, asked = self._upstream, self._asked
-        with Call(upstream.limits, CallWatch(cancel=self._cancel), upstream.endpoint.route) as call:
+        watch = CallWatch(cancel=self._cancel, on_sent=self._on_sent)
+        with Call(upstream.limits, watch, upstream.endpoint.route) as call:
             call.expect_whole(not streams)
             with upstream.transport.send(
                 call, asked.path, body, headers=asked.forwarded()

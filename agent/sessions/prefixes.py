@@ -98,23 +98,52 @@ class _Found:
         return self.count == self.watermark
 
 
-def accept_history(database: SqliteDatabase, clock: Clock, history: History) -> Standing:
+@dataclass(frozen=True)
+class Expected:
+    """Where a history will stand once it is stored, and what is new of it, made ready."""
+
+    standing: Standing
+    ready: list[Incoming]
+
+
+def expect_history(database: SqliteDatabase, history: History) -> Expected | None:
+    """Return what `accept_history` will come to; None unless the conversation just goes on, no pass
+    has replaced anything of it and the tokens of what is new are known.
+
+    Raises: UsageError when a message cannot be stored.
+    """
+    ready = history.ready(history.known)
+    with database.read() as connection:
+        found = _find(connection, history)
+    goes_on = found.count == history.known and found.is_tip and not found.generation
+    if not (found.count and goes_on) or any(incoming.blob for incoming in ready):
+        return None
+    tokens = found.live_tokens + sum(incoming.tokens for incoming in ready)
+    standing = Standing(found.session_id, found.conversation_id, 0, tokens, len(ready))
+    return Expected(standing, ready)
+
+
+def accept_history(
+    database: SqliteDatabase, clock: Clock, history: History, expected: Expected | None = None
+) -> Standing:
     """Store what is new of a history in one durable transaction; return where it stands.
 
     The conversation with the longest known prefix goes on when nothing stands behind that prefix;
-    else it is forked there, so what another branch holds is never touched.
+    else it is forked there, so what another branch holds is never touched. `expected` only spares
+    work.
     Concurrency: any thread; two that bring the same history find the same conversation.
     """
-    expected = history.known
+    count = history.known
+    ready = expected.ready if expected else history.ready(count)
     for _ in range(_TRIES):
-        ready = history.ready(expected)
         with database.write() as connection:
             found = _find(connection, history)
             if history.tip_only and not found.is_tip:
                 return _standing(found, appended=0)
-            if found.count == expected:
+            if found.count == count:
                 return _go_on(connection, history, found, ready, clock.now())
-        expected = found.count
+        count = found.count
+        ready = history.ready(count)
     raise StoreBusy(
         f"the conversation changed {_TRIES} times while a request was accepted; send it again"
     )

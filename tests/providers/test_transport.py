@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.base.errors import CallStalled, CallTimeout, NetworkError
+from agent.base.errors import CallStalled, CallTimeout, NetworkError, StoreBusy
 from agent.providers import transport
 from agent.providers.protocol import CallWatch, Limits, ModelRequest
 from agent.testing.stub_reply import Reply
@@ -142,6 +142,35 @@ def test_a_connection_is_kept_and_used_again(wire: Wire, serve: Serve) -> None:
     assert server.peers[0].gone.wait(1)
     provider.complete(request(), limits=QUICK, watch=CallWatch())
     assert len(server.peers) == 2
+
+
+def test_what_is_done_once_the_request_is_out_comes_before_the_answer(
+    wire: Wire, serve: Serve
+) -> None:
+    heard: list[str] = []
+    server = serve(answer)
+    watch = CallWatch(
+        on_sent=lambda: heard.append("sent"), on_bytes=lambda _count: heard.append("byte")
+    )
+    provider = wire(server.base_url)
+    for _ in range(2):
+        provider.complete(request(), limits=QUICK, watch=watch)
+    assert [word for word, before in zip(heard, ["", *heard], strict=False) if word != before] == [
+        "sent",
+        "byte",
+        "sent",
+        "byte",
+    ]
+
+
+def test_what_fails_then_ends_the_call(wire: Wire, serve: Serve) -> None:
+    def fail() -> None:
+        raise StoreBusy("the store is locked")
+
+    server = serve(answer)
+    with pytest.raises(StoreBusy):
+        wire(server.base_url).complete(request(), limits=QUICK, watch=CallWatch(on_sent=fail))
+    assert server.peers[0].gone.wait(1)
 
 
 def test_a_server_that_keeps_a_finished_stream_open_is_not_waited_for(

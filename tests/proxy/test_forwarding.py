@@ -175,6 +175,48 @@ def test_what_the_client_said_is_stored_before_it_is_forwarded(
     assert seen == [["keep this"]]
 
 
+def test_what_a_client_adds_is_stored_before_it_hears_of_an_answer(
+    caller: MakeCaller, stub: StubModelServer, store: SessionDB
+) -> None:
+    half = Reply(text="one two", chunks=["one", " two"], stall_after_chars=3, comments_every_s=0.02)
+    stub.script([Reply(text="fine"), half])
+    one = caller()
+    one.say("first")
+    one.messages.append({"role": "user", "content": "second"})
+    body = {**one.fields, "messages": one.messages, "stream": True}
+    with one.http.stream("POST", "chat/completions", json=body) as response:
+        next(response.iter_raw())
+        view = store.view(store.sessions()[0].id).messages
+    assert [row["content"] for row in view] == ["first", "fine", "second"]
+
+
+def test_an_answer_to_what_cannot_be_stored_is_not_given(
+    caller: MakeCaller, stub: StubModelServer, store: SessionDB, tmp_path: Path
+) -> None:
+    one = caller()
+    one.say("first")
+    store.path.rename(tmp_path / "away")
+    one.messages.append({"role": "user", "content": "second"})
+    response = one.post()
+    (tmp_path / "away").rename(store.path)
+    assert (response.status_code, len(stub.requests)) == (503, 2)
+    assert "was moved, removed or replaced" in response.json()["error"]["message"]
+
+
+def test_what_an_unreachable_upstream_did_not_hear_is_stored(
+    store: SessionDB, stub: StubModelServer
+) -> None:
+    with serving(store, stub.base_url) as url, Caller(url) as one:
+        one.say("first")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with serving(store, f"http://127.0.0.1:{port}/v1") as url, Caller(url) as two:
+        two.messages = [*one.messages, {"role": "user", "content": "second"}]
+        assert two.post().status_code == 502
+    [session] = store.sessions()
+    assert session.message_count == 3
+
+
 def test_tools_and_images_of_a_client_reach_the_upstream_and_the_store(
     caller: MakeCaller, stub: StubModelServer, store: SessionDB
 ) -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from agent.base.clock import SYSTEM_CLOCK
 from agent.base.messages import Message
 from agent.server.proxy_chain import chain, owner_digest
-from agent.sessions.prefixes import History, Standing, accept_history
+from agent.sessions.blobs import INLINE_BYTES
+from agent.sessions.prefixes import History, Standing, accept_history, expect_history
 from hermes_state import SessionDB
 
 
@@ -39,6 +40,41 @@ def test_a_longer_history_goes_on_and_stores_only_what_is_new(store: SessionDB) 
     assert (first.made, first.appended, second.made, second.appended) == ("new", 1, "", 2)
     assert second.session_id == first.session_id
     assert [row["_seq"] for row in store.view(first.session_id).messages] == [1, 2, 3]
+
+
+def test_what_is_expected_is_what_comes(store: SessionDB) -> None:
+    take(store, history(user("a"), answer("b")))
+    told = history(user("a"), answer("b"), user("c"), user("d"), system_prompt="p")
+    expected = expect_history(store.database, told)
+    assert expected is not None
+    standing = accept_history(store.database, SYSTEM_CLOCK, told, expected)
+    assert (standing, texts(store, standing)) == (expected.standing, ["a", "b", "c", "d"])
+
+
+def test_nothing_is_expected_of_what_does_not_just_go_on(store: SessionDB) -> None:
+    take(store, history(user("a"), answer("b"), user("c"), answer("d")))
+    rewound = take(store, history(user("x"), answer("y"), user("z")))
+    store.rewind(rewound.session_id, 3)
+    large = {"role": "tool", "tool_call_id": "t", "content": "x" * (INLINE_BYTES + 1)}
+    told = {
+        "new": history(user("n")),
+        "an edit": history(user("a"), answer("b"), user("C")),
+        "a retry": history(user("a"), answer("b"), user("c")),
+        "after a rewind": history(user("x"), answer("y"), user("z"), user("!")),
+        "a blob": history(user("a"), answer("b"), user("c"), answer("d"), large),
+    }
+    expected = {name: expect_history(store.database, one) for name, one in told.items()}
+    assert expected == dict.fromkeys(told)
+
+
+def test_what_came_otherwise_than_expected_is_kept_beside(store: SessionDB) -> None:
+    take(store, history(user("a"), answer("b")))
+    told = history(user("a"), answer("b"), user("c"))
+    expected = expect_history(store.database, told)
+    first = take(store, history(user("a"), answer("b"), user("other")))
+    second = accept_history(store.database, SYSTEM_CLOCK, told, expected)
+    assert (texts(store, first), second.made) == (["a", "b", "other"], "fork")
+    assert texts(store, second) == ["a", "b", "c"]
 
 
 def test_the_same_history_twice_writes_nothing(store: SessionDB) -> None:
