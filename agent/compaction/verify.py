@@ -211,7 +211,11 @@ def _digest_helps(
 
 def _with_pins(rows: Sequence[Message], budget: Budget, pins: Sequence[Pin]) -> int:
     """Return what a request takes for these rows and for the pins that none of them says."""
-    return shown_tokens(rows, budget) + estimate_text(render_pins(unsaid_pins(rows, pins)))
+    return shown_tokens(rows, budget) + _pins_beside(rows, pins)
+
+
+def _pins_beside(rows: Sequence[Message], pins: Sequence[Pin]) -> int:
+    return estimate_text(render_pins(unsaid_pins(rows, pins)))
 
 
 def _still_says(request: Message, ref: int, changes: Changes) -> bool:
@@ -221,8 +225,8 @@ def _still_says(request: Message, ref: int, changes: Changes) -> bool:
 
 def _loses_pins(rows: Sequence[Message], pins: Sequence[Pin], budget: Budget) -> bool:
     """Return whether the view fits but the pins that no row says would not fit beside it."""
-    with_pins = _with_pins(rows, budget, pins)
-    return budget.fits(shown_tokens(rows, budget)) and not budget.fits(with_pins)
+    shown = shown_tokens(rows, budget)
+    return budget.fits(shown) and not budget.fits(shown + _pins_beside(rows, pins))
 
 
 def _splits_pairs(inputs: Sequence[Message], changes: Changes) -> bool:

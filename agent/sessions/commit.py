@@ -91,11 +91,10 @@ def commit_pass(
     if conversation_id != lease.conversation_id or token != lease.token:
         raise PassSuperseded(f"pass {commit.pass_id!r} belongs to another lease; adopt it first")
     before = read_view(connection, lease.session_id, commit.seen) if commit.seen else None
-    live = _live_places(connection, conversation_id, before)
-    _check_places(live, commit)
-    live.extend(_accept_pending(connection, draft, now))
-    covered = _covered(live, commit)
-    gained = _mask(connection, draft, ordinal, live)
+    touched = _touched_places(connection, commit, before)
+    pending = _accept_pending(connection, draft, now)
+    covered = _covered(touched, pending, commit)
+    gained = _mask(connection, draft, ordinal, touched)
     _cover(connection, conversation_id, ordinal, covered)
     gained -= sum(tokens for _seq, _row_id, tokens, _mask in covered)
     count = -len(covered)
@@ -146,28 +145,33 @@ def _view_after(
     return View(conversation_id, generation, watermark, messages, tokens)
 
 
-def _live_places(connection: Connection, conversation_id: int, before: View | None) -> list[_Place]:
-    """Return the live places, those of a view that is known to be current without reading them."""
+def _touched_places(
+    connection: Connection, commit: PassCommit, before: View | None
+) -> list[_Place]:
+    """Return the live places that are covered or masked, in order; those of a view that is known to
+    be current are not read.
+
+    Raises: PassSuperseded when one is not live any more or not as it was seen.
+    """
+    touched = {*commit.cover, *(place.row_id for place in commit.mask)}
     if before is not None:
-        return [
+        found: list[_Place] = [
             (row["_seq"], row["_row_id"], row["_tokens"], row.get("_masked_by"))
             for row in before.messages
+            if row["_row_id"] in touched
         ]
-    pass_ids = read_pass_ids(connection, conversation_id)
-    places = connection.execute(sql.LIVE_PLACES, (conversation_id,)).fetchall()
-    return [(seq, row_id, tokens, pass_ids.get(mask)) for seq, row_id, tokens, mask in places]
-
-
-def _check_places(live: Sequence[_Place], commit: PassCommit) -> None:
-    """Raise PassSuperseded unless what is covered or masked is as it was seen."""
-    touched = {*commit.cover, *(place.row_id for place in commit.mask)}
-    found = {row_id: mask for _seq, row_id, _tokens, mask in live if row_id in touched}
-    gone = touched - found.keys()
+    else:
+        conversation_id = commit.lease.conversation_id
+        pass_ids = read_pass_ids(connection, conversation_id)
+        places = connection.execute(sql.LIVE_PLACES, (conversation_id,)).fetchall()
+        found = [(*place, pass_ids.get(mask)) for *place, mask in places if place[1] in touched]
+    gone = touched.difference(row_id for _seq, row_id, _tokens, _mask in found)
     if gone:
         raise _superseded(commit, f"row {min(gone)} is not live any more")
-    for row_id, mask in found.items():
+    for _seq, row_id, _tokens, mask in found:
         if mask != commit.seen_masks.get(row_id):
             raise _superseded(commit, f"row {row_id} was masked meanwhile")
+    return found
 
 
 def _superseded(commit: PassCommit, why: str) -> PassSuperseded:
@@ -188,20 +192,21 @@ def _accept_pending(connection: Connection, draft: Draft, now: float) -> list[_P
     return [(row["_seq"], row["_row_id"], row["_tokens"], None) for row in stored]
 
 
-def _covered(live: Sequence[_Place], commit: PassCommit) -> list[_Place]:
-    first_pending = len(live) - len(commit.pending)
-    row_ids = set(commit.cover)
-    row_ids.update(live[first_pending + index][1] for index in commit.cover_pending)
-    return [place for place in live if place[1] in row_ids]
+def _covered(
+    touched: Sequence[_Place], pending: Sequence[_Place], commit: PassCommit
+) -> list[_Place]:
+    """Return what is covered, in the order of the view."""
+    cover = set(commit.cover)
+    stored = [place for place in touched if place[1] in cover]
+    return stored + [pending[index] for index in sorted({*commit.cover_pending})]
 
 
-def _mask(connection: Connection, draft: Draft, ordinal: int, live: Sequence[_Place]) -> int:
+def _mask(connection: Connection, draft: Draft, ordinal: int, touched: Sequence[_Place]) -> int:
     """Mask places and return by how many tokens the view changed."""
     commit = draft.commit
     if not commit.mask:
         return 0
-    masked = {place.row_id for place in commit.mask}
-    places = {place[1]: place for place in live if place[1] in masked}
+    places = {place[1]: place for place in touched}
     gained, changes = 0, []
     for place, stub in zip(commit.mask, draft.stubs, strict=True):
         seq, row_id, tokens, _masked_by = places[place.row_id]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,22 @@ class ConversationMachine(RuleBasedStateMachine):
         stored = self.store.append(SESSION, batch)
         self._accept(stored)
 
-    @rule(choices=choices, pending=st.just([]) | batches, made=texts, is_stopped=st.booleans())
+    @rule(
+        choices=choices,
+        pending=st.just([]) | batches,
+        made=texts,
+        is_stopped=st.booleans(),
+        knows=st.booleans(),
+    )
     def run_pass(
-        self, choices: list[str], pending: list[Message], made: str, is_stopped: bool
+        self, choices: list[str], pending: list[Message], made: str, is_stopped: bool, knows: bool
     ) -> None:
+        """A pass of one who `knows` the view gets the new one without reading it."""
         lease = take_lease(self.store)
         pass_id = open_pass(self.store, lease)
         commit = self._commit(lease, pass_id, choices, pending, made)
+        if knows:
+            commit = replace(commit, seen=self.live.view())
         if is_stopped:
             with pytest.raises(PassRefused):
                 self.store.commit_pass(commit, lambda: False)

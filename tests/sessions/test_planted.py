@@ -15,7 +15,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from agent.base.errors import HermesError
-from agent.sessions import commit, schema, standing
+from agent.sessions import commit, places, schema, standing
 from agent.sessions import statements as sql
 from agent.sessions.records import CheckReport
 from hermes_state import SessionDB
@@ -65,13 +65,24 @@ def forget_the_token(patch: Patch) -> None:
 
 
 def cover_late_rows(patch: Patch) -> None:
-    real = commit._covered
+    real_touched, real_covered = commit._touched_places, commit._covered
 
-    def covered(live: Any, passed: Any) -> Any:
-        late = [place for place in live if place[0] > passed.watermark and passed.cover]
-        return sorted({*real(live, passed), *late})
+    def touched(connection: Any, passed: Any, before: Any) -> Any:
+        where = (passed.lease.conversation_id,)
+        places = connection.execute(sql.LIVE_PLACES, where).fetchall()
+        late = [(*place, None) for *place, _mask in places if place[0] > passed.watermark]
+        return [*real_touched(connection, passed, before), *late]
 
+    def covered(places: Any, pending: Any, passed: Any) -> Any:
+        late = [place for place in places if place[0] > passed.watermark and passed.cover]
+        return [*real_covered(places, pending, passed), *late]
+
+    patch.setattr(commit, "_touched_places", touched)
     patch.setattr(commit, "_covered", covered)
+
+
+def believe_what_was_seen(patch: Patch) -> None:
+    patch.setattr(places, "_stands", lambda *_arguments: True)
 
 
 def forget_followers(patch: Patch) -> None:
@@ -114,6 +125,7 @@ PLAIN: dict[str, Change] = {
     "tokens of the view not counted": statement(
         "COUNT_LIVE", "live_tokens + ?", "live_tokens + 0 * ?"
     ),
+    "a known view taken for current after a change": believe_what_was_seen,
 }
 """What fifty sequences find."""
 DEEP: dict[str, Change] = {
