@@ -28,7 +28,7 @@ _BIT = {
 _BITS = {kind: sum(_BIT[language, kind] for language in LANGUAGES) for kind in KINDS}
 _CLAUSE_MARKS = frozenset(",;:.!?¡¿(–—-")
 _OPENER = re.compile(
-    r"\b(?:please|pls|and|but|so|also|just|then|or|ok|okay|bitte|und|aber|oder"
+    r"\b(?:please|pls|kindly|and|but|so|also|just|then|or|ok|okay|bitte|und|aber|oder"
     r"|dann|mir|favor|y|pero|que|ojo|os|te|le|et|mais|ou|donc|alors|merci)\Z"
 )
 _OPENER_CHARS = 8
@@ -45,7 +45,7 @@ _ASKS = re.compile(
 )
 _FORBIDS = re.compile(
     r"\b(?:may|can|darfst|kannst|puedes|peux|pouvez)\s+(?:not|nicht|only|nur|no|pas)\b"
-    r"|\b(?:until|bis|jusqu|hasta)\b|ちゃ|てはいけ|まで[はに]?(?!して)|(?:之前|以前)"
+    r"|\b(?:until|bis|jusqu|hasta)\b|ちゃ|てはいけ|まで[はに]?(?!して)|(?:之前|以前)(?!说|讲|提|的)"
 )
 
 

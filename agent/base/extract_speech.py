@@ -30,7 +30,7 @@ _FOREIGN_LINE = re.compile(
     r"|[\w./-]+\.\w{1,5}:\d+"
     r"|Traceback \(|at [\w.$]+\(|diff --git|@@ |\+\+\+ |\[[a-z_ ]{2,20}\] "
     r"|(?:note|notice|message|memo|attention|important|hinweis|achtung|avis|nota|aviso)s? "
-    r"(?:to|for|an|für|aux?|à|para|al) "
+    r"(?:to|for|an|für|aux?|à|para|al) (?!ne\b)"
     r")[^\n]*",
     re.IGNORECASE,
 )
@@ -62,7 +62,7 @@ _SOURCE = re.compile(
 _BELIEVED = re.compile(
     r"\b(?:says?|said|thinks?|claims?|wrote|writes|insists?|told (?:us|me|everyone)|believes?"
     r"|wants? (?:us|me|everyone) to|according to|supposedly|apparently|it is said|they say"
-    r"|meint|meinte|sagt|sagte|behauptet|schreibt|findet|laut|angeblich|heißt es|steht in"
+    r"|meint|meinte|sagt|sagte|behauptet|schreibt|findet|laut|angeblich|heißt es|steht(?:,? dass| in)"
     r"|dit|disent|pense|prétend|écrit|affirme|selon|d[’']après|il paraît"
     r"|dice|dicen|piensa|cree|escribe|afirma|según|al parecer)\b"
     r"|说|說|认为|觉得|声称|按照|根据|据说|听说|言って|言う|によると|によれば|そうです|らしい|とのこと"

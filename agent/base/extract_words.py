@@ -24,6 +24,7 @@ _CJK_PARTICLES = str.maketrans(
 _NAME = re.compile(r"(?:(?<=[^\W\d_][ ,’'])|(?<=[:,] ))[^\W\d_a-z]\w+")
 """A word with a capital letter that does not begin its sentence."""
 STEM_CHARS = 5
+_ACCENTS = str.maketrans("áàâéèêíìîóòôúùûç", "aaaeeeiiiooouuuc")
 
 
 @functools.lru_cache(32)
@@ -83,9 +84,12 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def stem(word: str) -> str:
-    """Return what forms of one word share, roughly: its beginning, without a plural s."""
+    """Return what forms of one word share, roughly: its beginning, without a plural s and without
+    the accents that come and go with endings."""
     if not word.isascii() and _HAN.search(word):
         return word
+    if not word.isascii():
+        word = word.translate(_ACCENTS)
     if len(word) > STEM_CHARS:
         return word[:STEM_CHARS]
     return word[:-1] if len(word) > 3 and word.endswith("s") else word
