@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.base import tokens
 from agent.base.tokens import (
     IMAGE_TOKENS,
     MESSAGE_TOKENS,
@@ -82,6 +83,14 @@ def test_no_language_is_counted_far_below_a_strict_endpoint(text: str) -> None:
 @given(st.text())
 def test_no_text_is_counted_far_below_a_strict_endpoint(text: str) -> None:
     assert estimate_text(text) >= 0.8 * _strict_count(text)
+
+
+@given(st.text() | st.text("aZ0 .\n\tü", max_size=40))
+def test_changes_count_as_if_each_had_been_looked_for(text: str) -> None:
+    data = text.encode("utf-8", "replace")
+    assert tokens._weigh_ascii(data) == tokens._weigh(
+        data.translate(tokens._CLASSES), tokens._ASCII_WEIGHTS
+    )
 
 
 @given(st.text(), st.text())
