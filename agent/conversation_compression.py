@@ -1,9 +1,9 @@
 """One compaction attempt from admission to settlement: `compress_context` and `run_attempt`.
 
 Five steps: admit, plan and summarise (inside the engine), verify, commit, and the settlement that
-is part of the outcome's own transaction. An attempt works on copies and hands back a value, so
-nothing ever has to be rolled back. Read next: `agent/compaction/context_compressor.py` (the
-built-in engine), `agent/sessions/commit.py` (the transaction).
+is part of the outcome's own transaction. An attempt changes nothing that it is given and hands back
+a value, so nothing ever has to be rolled back. Read next: `agent/compaction/context_compressor.py`
+(the built-in engine), `agent/sessions/commit.py` (the transaction).
 """
 
 from __future__ import annotations
