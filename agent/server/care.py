@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 from starlette.responses import Response
 
@@ -12,6 +13,9 @@ from agent.server.faults import answer_of
 from agent.server.metrics import CONTENT_TYPE
 from agent.server.routing import Asked, Nothing
 from agent.server.turns import json_response, require_model
+
+_LEAST_FREE_BYTES = 16 * 1024 * 1024
+"""What a turn with large tool results may write before its caller hears of a full disk."""
 
 
 async def tell_health(_asked: Asked[None, Nothing]) -> Response:
@@ -38,8 +42,14 @@ async def tell_readiness(asked: Asked[None, Nothing]) -> Response:
 def _store_fault(desk: Desk) -> str:
     try:
         desk.store.sessions(limit=1)
-    except HermesError as error:
+        free_bytes = shutil.disk_usage(desk.store.path.parent).free
+    except (HermesError, OSError) as error:
         return answer_of(error).message
+    if free_bytes < _LEAST_FREE_BYTES:
+        return (
+            f"the disk of {str(desk.store.path)!r} has {free_bytes} bytes left, where "
+            f"{_LEAST_FREE_BYTES} are needed; free some space"
+        )
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -118,6 +119,19 @@ def test_readiness_says_what_is_missing(hermes: Served) -> None:
         assert shape["checks"] == {"store": "ok", "server": "ok"}
     finally:
         served.stop()
+
+
+def test_a_server_whose_disk_is_full_is_not_ready(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(served.path)._replace(free=1_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
+    answer = served.get("/readyz")
+    told = (
+        f"the disk of {str(served.path / 'served.db')!r} has 1000 bytes left, where 16777216 are "
+        "needed; free some space"
+    )
+    assert (answer.status_code, answer.json()["checks"]["store"]) == (503, told)
 
 
 def test_a_server_that_lacks_nothing_is_ready(served: Served) -> None:
