@@ -70,7 +70,7 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
     while True:
         with database.read() as connection:
             mark, newest = connection.execute(_MARK).fetchone()
-            last_wanted = newest if last_wanted is None else last_wanted
+            last_wanted = newest if last_wanted is None else min(last_wanted, newest)
             if mark >= last_wanted:
                 return done
             batch = _next_batch(connection, mark, newest)

@@ -88,6 +88,7 @@ def index_pending(database: SqliteDatabase) -> int:
     while mark < last_wanted:
         with database.write() as connection:
             mark, newest = connection.execute(MARK).fetchone()
+            last_wanted = min(last_wanted, newest)
             bodies, mark = _next_bodies(connection, mark, newest)
             connection.executemany(_ADD, bodies)
             connection.execute(_SET_MARK, (mark,))

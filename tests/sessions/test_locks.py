@@ -103,6 +103,31 @@ def test_appends_go_on_while_a_long_backlog_is_indexed(
     assert max(waits) < 1.0
 
 
+@pytest.mark.parametrize(
+    ("work", "mark"),
+    [
+        ("index_pending", "SELECT last_indexed_row FROM search_mark"),
+        ("extract_pending", "SELECT last_extracted_row FROM extract_mark"),
+    ],
+    ids=["index", "extracts"],
+)
+def test_a_backlog_that_is_deleted_meanwhile_is_not_waited_for(
+    store: SessionDB, open_store: Callable[[], SessionDB], work: str, mark: str
+) -> None:
+    begin(store)
+    store.append(SESSION, transcript(3, messages=800))
+    other = open_store()
+    thread = threading.Thread(target=getattr(store, work), daemon=True)
+    thread.start()
+    done = 0
+    while not done and thread.is_alive():
+        with other.database.read() as connection:
+            [done] = connection.execute(mark).fetchone()
+    other.delete_session(SESSION)
+    thread.join(10)
+    assert (0 < done < 800, thread.is_alive()) == (True, False)
+
+
 def test_many_threads_append_and_read_without_loss(store: SessionDB) -> None:
     begin(store)
     failures: list[BaseException] = []
