@@ -61,13 +61,14 @@ class Cues:
                 found |= kind
         if self._words.given:
             for begin in _WORD_BEGIN.finditer(text):
+                elsewhere = 0
                 for kind, matches in self._words[begin[0]]:
-                    if found & kind:
+                    if (found | elsewhere) & kind:
                         continue
                     at = begin.start()
                     if kind & self._of_clauses and not self._begins_clause(text, at):
-                        continue
-                    if matches(text, at):
+                        elsewhere = self._of_clauses
+                    elif matches(text, at):
                         found |= kind
         if self._sign is not None:
             for begin in self._sign.finditer(text):

@@ -131,18 +131,20 @@ def _said(text: str, role: str) -> Iterator[Extract]:
 
 def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKind | None:
     asks = is_question(sentence)
-    if not asks and not has_cues(sentence, languages):
+    by_user = role == "user"
+    if not asks and not has_cues(sentence, languages, by_user=by_user):
         return None
-    if role == "user":
+    if by_user:
         if not asks and is_withdrawal(sentence, languages):
             return ExtractKind.WITHDRAWAL
         if is_rule(sentence, languages, asks=asks):
             return ExtractKind.INSTRUCTION
-        if not asks and is_release(sentence, languages) and not is_decision(sentence, languages):
+        decides = not asks and is_decision(sentence, languages, by_user=True)
+        if not asks and not decides and is_release(sentence, languages):
             return ExtractKind.RELEASE
     if asks:
         return ExtractKind.QUESTION
-    if is_decision(sentence, languages):
+    if is_decision(sentence, languages, by_user=by_user):
         return ExtractKind.DECISION
     if role == "assistant" and is_promise(sentence, languages):
         return ExtractKind.PROMISE

@@ -17,9 +17,10 @@ from agent.base.cue_patterns import Cues, one_of
 
 LATIN = ("en", "de", "fr", "es")
 LANGUAGES = (*LATIN, "zh", "ja")
-_SAID = ("withdrawal", "rule", "order", "veto", "release", "decision", "promise")
+_OF_USERS = ("withdrawal", "rule", "order", "veto", "release", "decision")
+_OF_OTHERS = ("decision", "promise")
 """Kinds looked for together, because a sentence is mostly asked for several of them."""
-KINDS = (*_SAID, "polite", "change", "negation")
+KINDS = (*_OF_USERS, "promise", "polite", "change", "negation")
 _BIT = {
     (language, kind): 1 << place
     for place, (language, kind) in enumerate(itertools.product(LANGUAGES, KINDS))
@@ -101,15 +102,16 @@ def _found(sentence: str, languages: tuple[str, ...], kinds: tuple[str, ...]) ->
     return _cues(languages, kinds).find(sentence)
 
 
-def _has(kind: str, sentence: str, languages: Iterable[str]) -> bool:
+def _has(kind: str, sentence: str, languages: Iterable[str], *, by_user: bool = True) -> bool:
     """Return whether a sentence has a pattern of a kind in one of the languages."""
-    kinds = _SAID if kind in _SAID else (kind,)
+    together = _OF_USERS if by_user else _OF_OTHERS
+    kinds = together if kind in together else (kind,)
     return bool(_found(sentence, tuple(languages), kinds) & _BITS[kind])
 
 
-def has_cues(sentence: str, languages: tuple[str, ...]) -> bool:
+def has_cues(sentence: str, languages: tuple[str, ...], *, by_user: bool) -> bool:
     """Return whether a sentence that does not ask may be anything of what is told apart here."""
-    return bool(_found(sentence, languages, _SAID))
+    return bool(_found(sentence, languages, _OF_USERS if by_user else _OF_OTHERS))
 
 
 def is_question(sentence: str) -> bool:
@@ -133,11 +135,11 @@ def is_rule(sentence: str, languages: Iterable[str], *, asks: bool) -> bool:
 
 
 def _lays_down(sentence: str, languages: tuple[str, ...]) -> bool:
-    found = _found(sentence, languages, _SAID)
+    found = _found(sentence, languages, _OF_USERS)
     for language in languages:
         if found & _BIT[language, "veto"]:
             said = one_of(tuple(_sections(language)["veto"])).sub(" ", sentence)
-            one = _found(said, (language,), _SAID)
+            one = _found(said, (language,), _OF_USERS)
         else:
             one = found
         if one & _BIT[language, "order"]:
@@ -164,12 +166,12 @@ def is_negative(sentence: str, languages: Iterable[str]) -> bool:
 
 def is_promise(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether the speaker says what they will do."""
-    return _has("promise", sentence, languages)
+    return _has("promise", sentence, languages, by_user=False)
 
 
-def is_decision(sentence: str, languages: Iterable[str]) -> bool:
+def is_decision(sentence: str, languages: Iterable[str], *, by_user: bool) -> bool:
     """Return whether a sentence tells what was chosen or ruled out."""
-    return _has("decision", sentence, languages)
+    return _has("decision", sentence, languages, by_user=by_user)
 
 
 def is_change(sentence: str, languages: Iterable[str]) -> bool:

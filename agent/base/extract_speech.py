@@ -62,7 +62,8 @@ _SOURCE = re.compile(
 _BELIEVED = re.compile(
     r"\b(?:says?|said|thinks?|claims?|wrote|writes|insists?|told (?:us|me|everyone)|believes?"
     r"|wants? (?:us|me|everyone) to|according to|supposedly|apparently|it is said|they say"
-    r"|meint|meinte|sagt|sagte|behauptet|schreibt|findet|laut|angeblich|heißt es|steht(?:,? dass| in)"
+    r"|meint|meinte|sagt|sagte|behauptet|schreibt|findet|laut|angeblich|heißt es"
+    r"|steht(?:,? dass| in)"
     r"|dit|disent|pense|prétend|écrit|affirme|selon|d[’']après|il paraît"
     r"|dice|dicen|piensa|cree|escribe|afirma|según|al parecer)\b"
     r"|说|說|认为|觉得|声称|按照|根据|据说|听说|言って|言う|によると|によれば|そうです|らしい|とのこと"
