@@ -32,7 +32,7 @@ from agent.compaction.cite import cite_sections
 from agent.compaction.material import Material
 from agent.compaction.openwork import UNFINISHED, open_extracts
 from agent.compaction.pins import choose_pins
-from agent.compaction.values import replaced_values
+from agent.compaction.values import nearest_later, replaced_values
 from agent.compaction.verify import resulting_rows
 from agent.sessions.records import PassKind, StoredExtract
 
@@ -58,6 +58,8 @@ _WORTH = {
 """How much each kind is worth by who said it; what is not named here is never restored."""
 _STALE_WORTH = 8.0
 """Added to a value whose forerunner, replaced for sure or perhaps, is in view without it."""
+WAS_MAX_CHARS = 20
+"""A longer value that was replaced is told only where it is in view."""
 _LEAST_TOKENS = 8
 _TOKEN = re.compile(r"[^\s\"'`<>()\[\]{},;，。、；：「」“”„«»]+")
 """Words and numbers, looked up in a set; what else a value can be is searched for."""
@@ -190,7 +192,7 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
     mentions = Counter(each.value for each in extracts)
     newest = max((each.seq for each in extracts), default=1)
     in_force = {pin.text for pin in material.pins}
-    doubtful = _doubtful(extracts, sight)
+    doubtful = _doubtful(material, sight)
     found: dict[str, _Missing] = {}
     for place, each in enumerate(extracts):
         worth = _WORTH.get((each.kind, each.role))
@@ -202,7 +204,7 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
         old = was.get(place, "")
         stale = bool(old) and sight.shows(each._replace(value=old))
         found[each.value] = _Missing(
-            Anchor(each.seq, tell(each, old)),
+            Anchor(each.seq, tell(each, old if stale or len(old) <= WAS_MAX_CHARS else "")),
             Anchor(each.seq, tell(each, old if stale else "")),
             each,
             score + (_STALE_WORTH if stale or each.value in doubtful else 0),
@@ -210,11 +212,15 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
     return sorted(found.values(), key=lambda missing: -missing.score)
 
 
-def _doubtful(extracts: Sequence[StoredExtract], sight: _Sight) -> set[str]:
-    """Return the user's values that may have replaced one that is in view."""
-    said = [each for each in extracts if each.role == "user" and each.kind == "value"]
+def _doubtful(material: Material, sight: _Sight) -> set[str]:
+    """Return the user's values that may have replaced one that is in view; for one in a pin, which
+    stays in view for long, whatever comes nearest."""
+    said = [each for each in material.extracts if each.role == "user" and each.kind == "value"]
     pairs = replaced_values(said, perhaps=True).items()
-    return {said[new].value for old, new in pairs if sight.shows(said[old])}
+    found = {said[new].value for old, new in pairs if sight.shows(said[old])}
+    laid_down = {pin.source_seq for pin in material.pins}
+    pinned = [at for at, each in enumerate(said) if each.seq in laid_down and sight.shows(each)]
+    return found | {said[new].value for new in nearest_later(said, pinned)}
 
 
 def _choose(missing: Iterable[_Missing], room: int) -> tuple[list[_Missing], str]:

@@ -85,7 +85,7 @@ def plan_cut(messages: list[Message], budget: Budget, standing: Standing = NOTHI
     groups = group_rows(messages)
     sizes = shown_sizes(messages, budget)
     tail_tokens = min(budget.tail_tokens, sum(sizes) - 1)
-    ranks = user_ranks(messages, standing)
+    ranks = user_ranks(messages, standing, budget.user_tokens)
     while True:
         start = tail_start(sizes, groups, tail_tokens)
         cut = _cut_at(messages, groups, budget, start, ranks)

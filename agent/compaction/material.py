@@ -42,7 +42,9 @@ class Material:
             if pin.source_seq is not None:
                 pinned[pin.source_seq] = f"{pinned.get(pin.source_seq, '')} {pin.text}"
         laid_down = {pin.source_seq or 0 for pin in self.pins}
-        return Standing(said | laid_down, self._outdated() - laid_down, pinned)
+        unsaid = laid_down - pinned.keys()
+        anew = {self.extracts[new].seq for new in self.replaced.values()}
+        return Standing(said | laid_down, self._outdated() - unsaid, anew, pinned)
 
     def _outdated(self) -> frozenset[int]:
         """Return the user's rows all of whose values were replaced."""

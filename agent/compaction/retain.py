@@ -20,8 +20,10 @@ from agent.compaction.budget import row_tokens
 
 if TYPE_CHECKING:
     from agent.base import extract_words
+    from agent.compaction import restate
 else:
     [extract_words] = later("agent.base", "extract_words")
+    [restate] = later("agent.compaction", "restate")
 
 CHATTER_CHARS = 24
 """A user message this short, without a figure or a path in it, leaves before all others."""
@@ -38,15 +40,14 @@ _WORD = pattern(r"\w+")
 _PIECE = pattern(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+"
 )
-SAME = 0.6
-"""Part of the words of two texts that both have when they only name another."""
-_REMEMBERED = 12
 _REVISED_CHARS = 400
 """A longer text is hardly said again with another figure."""
 _FRAME = 3
 """First or last words that two wordings of one thing share."""
 AGE = 0.5
 """How much more the oldest row must say for its length than the newest."""
+ANEW = 0.5
+"""How much less a row that says something anew must say for its length: it was spoken of twice."""
 _LONG_CHARS = 1_200
 """A longer row mostly carries something to work on, and costs what many short ones do."""
 
@@ -54,11 +55,12 @@ _LONG_CHARS = 1_200
 @dataclass(frozen=True)
 class Standing:
     """What the store knows of user rows: `seqs` of those that lay something down, take it back or
-    decide, `outdated` those that only state values which were replaced, and what each request says
-    of some rows anyway, in pins."""
+    decide, `outdated` those that only state values which were replaced, `anew` those that replaced
+    one, and what each request says of some rows anyway, in pins."""
 
     seqs: Set[int] = frozenset()
     outdated: Set[int] = frozenset()
+    anew: Set[int] = frozenset()
     pinned: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -86,21 +88,29 @@ class Rank(IntEnum):
     """Its value was replaced in other words."""
 
 
-def user_ranks(messages: Sequence[Message], standing: Standing) -> dict[int, tuple[int, float]]:
+def user_ranks(
+    messages: Sequence[Message], standing: Standing, user_tokens: int = 0
+) -> dict[int, tuple[int, float]]:
     """Return for each real user row its place in the order, what stays longest first.
 
-    Of one rank the shorter and the newer rows come first: so most of what was said is kept.
+    Of one rank the shorter and the newer rows come first: so most of what was said is kept. Where
+    all fit into `user_tokens`, what was said anew of another name or figure stays beside the new.
     """
     users = [index for index, message in enumerate(messages) if is_user_text(message)]
     texts = [text_of(messages[index].get("content")) for index in users]
-    again = dict.fromkeys(renamed(texts), Rank.REVISED) | said_again(texts)
+    sizes = [row_tokens(messages[index]) for index in users]
+    revised = restate.renamed(texts) if sum(sizes) > user_tokens else {}
+    again = dict.fromkeys(revised, Rank.REVISED) | said_again(texts)
+    anew = set(revised.values())
     ranks: dict[int, tuple[int, float]] = {}
     for place, index in enumerate(users):
         rank, known = _rank(messages[index], standing), again.get(place, Rank.STANDS)
         if known >= Rank.REPEATED or rank is Rank.REMARK:
             rank = max(rank, known)
-        age = 1 - (place + 1) / len(users)
-        ranks[index] = rank, row_tokens(messages[index]) * (1 + AGE * age)
+        weight = sizes[place] * (1 + AGE * (1 - (place + 1) / len(users)))
+        if place in anew or messages[index].get("_seq") in standing.anew:
+            weight *= ANEW
+        ranks[index] = rank, weight
     return ranks
 
 
@@ -127,35 +137,6 @@ def said_again(texts: Sequence[str]) -> dict[int, Rank]:
                     found[place] = max(rank, found.get(place, rank))
             known.setdefault(key, (place, words))
     return found
-
-
-def renamed(texts: Sequence[str]) -> set[int]:
-    """Return the indexes of texts after which another says nearly the same of another name."""
-    found = set[int]()
-    newest: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = {}
-    for place in range(len(texts) - 1, -1, -1):
-        names = (
-            extract_words.names_in(texts[place])
-            if len(texts[place]) <= _REVISED_CHARS
-            else frozenset()
-        )
-        if not names:
-            continue
-        about = extract_words.stems(
-            word for word in extract_words.content_words(texts[place]) if word not in names
-        )
-        later = {known for each in about for known in newest.get(each, ())}
-        if any(not names & known and _alike(about, said) for known, said in later):
-            found.add(place)
-        for each in about:
-            newest.setdefault(each, []).append((names, about))
-            del newest[each][:-_REMEMBERED]
-    return found
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    shared = len(one & other)
-    return shared > 1 and shared >= SAME * (len(one) + len(other) - shared)
 
 
 def _words(text: str) -> list[str]:

@@ -8,17 +8,17 @@ two things, and so are two that only look alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from agent.base.extract_words import stems
+from agent.base.extract_words import stem
 from agent.base.record import dataclass
+from agent.compaction.restate import SAME, is_pair, is_restated
 from agent.sessions.records import StoredExtract
 
 CHANGED = "now"
 ALIKE = 0.5
-"""Part of the smaller subject that a change must share; without a change, of all their words."""
-SAME = 0.6
+"""Part of the smaller subject that a change must share."""
 _REMEMBERED = 12
 """Newest values looked at for each word, so that resolving stays linear."""
 _FIGURES = re.compile(r"\d+")
@@ -33,7 +33,10 @@ class _Known:
     place: int
     seq: int
     shape: str
+    words: tuple[str, ...]
     stems: frozenset[str]
+    own: bool
+    """Whether the user says it."""
 
 
 def replaced_values(extracts: Iterable[StoredExtract], *, perhaps: bool = False) -> dict[int, int]:
@@ -47,9 +50,7 @@ def replaced_values(extracts: Iterable[StoredExtract], *, perhaps: bool = False)
     replaced: dict[int, int] = {}
     texts = {place: each.value for place, each in values}
     for place, each in reversed(values):
-        words = each.subject.split()
-        changed = bool(words) and words[0] == CHANGED
-        known = _Known(place, each.seq, shape_of(each.value), stems(words[changed:]))
+        known = _known(place, each)
         standing = {old.place: old for word in known.stems for old in newest_by_word.get(word, ())}
         older = _replaced_by(
             known,
@@ -58,7 +59,7 @@ def replaced_values(extracts: Iterable[StoredExtract], *, perhaps: bool = False)
                 for old in standing.values()
                 if old.place not in replaced and texts[old.place] != each.value
             ),
-            changed=changed or perhaps,
+            changed=perhaps or each.subject.startswith(f"{CHANGED} "),
         )
         if older is not None:
             replaced[older.place] = place
@@ -69,6 +70,27 @@ def replaced_values(extracts: Iterable[StoredExtract], *, perhaps: bool = False)
     return replaced
 
 
+def nearest_later(extracts: Sequence[StoredExtract], places: Iterable[int]) -> set[int]:
+    """Return for each place the later value of the same sort that is likest in its subject, if any
+    shares a word with it. `extracts` come newest first, as the store gives them."""
+    wanted = [_known(place, extracts[place]) for place in places]
+    words = frozenset[str]().union(*(each.stems for each in wanted))
+    if not words:
+        return set()
+    known = (_known(place, each) for place, each in enumerate(extracts))
+    likely = [each for each in known if each.stems & words]
+    found = set[int]()
+    for old in wanted:
+        later = [
+            (len(old.stems & new.stems), new.seq, new.place)
+            for new in likely
+            if new.seq > old.seq and old.stems & new.stems and _same_sort(old.shape, new.shape)
+        ]
+        if later:
+            found.add(max(later)[2])
+    return found
+
+
 def is_value(extract: StoredExtract) -> bool:
     """Return whether something may replace what an extract says; of ids and links only the user's
     own, for tools and answers tell of many."""
@@ -76,6 +98,12 @@ def is_value(extract: StoredExtract) -> bool:
         return extract.kind == "value"
     named = "://" in extract.value or _ID.fullmatch(extract.value)
     return extract.role == "user" and bool(extract.subject and named)
+
+
+def _known(place: int, extract: StoredExtract) -> _Known:
+    words = tuple(map(stem, extract.subject.removeprefix(f"{CHANGED} ").split()))
+    own = extract.role == "user"
+    return _Known(place, extract.seq, shape_of(extract.value), words, frozenset(words), own)
 
 
 def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _Known | None:
@@ -89,7 +117,9 @@ def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _
         together = len(old.stems) + len(new.stems) - shared
         alike = shared / min(len(old.stems), len(new.stems))
         told = changed and (alike >= ALIKE or shared > 1)
-        if not told and not (shared > 1 and shared / together >= SAME):
+        same = shared > 1 and shared / together >= SAME and not is_pair(old.words, new.words)
+        restated = old.own and new.own and is_restated(old.words, new.words)
+        if not told and not same and not restated:
             continue
         if (alike, old.seq) > best:
             best, chosen = (alike, old.seq), old

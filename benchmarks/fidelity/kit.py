@@ -20,6 +20,7 @@ import compaction_kit  # type: ignore[import-untyped]  # the kit ships no types
 
 from agent.base.messages import Message, text_of
 from agent.compaction.mechanical import TITLE
+from agent.compaction.pins import choose_pins
 from agent.testing.scripted import ScriptedProvider
 from benchmarks.fidelity.bounded import (
     CHARS_A_TOKEN,
@@ -59,7 +60,7 @@ THEIRS = {
         compaction_kit.UpdateAwareChecklistCompactor,
     )
 }
-FILLINGS = tuple(3.0 * 0.93**step for step in range(28))
+FILLINGS = tuple(3.0 * 0.97**step for step in range(64))
 """Tokens for the notes over those that the characters would hold, largest first."""
 
 _LABEL = re.compile(r"^(?:SAFETY RULE|HARD CONSTRAINT|FACT|GOAL STATE|USER PREFERENCE): ")
@@ -199,7 +200,8 @@ def _pass(agent: BoundedAgent) -> str:
     text = "\n".join(
         without_frame(text_of(row.get("content"))) for row in rows if row.get("content") != PROBE
     )
-    pins = [pin.text for pin in standing_of(agent) if pin.text not in text]
+    chosen = choose_pins(agent.pins(), agent.budget().pin_tokens)[0]
+    pins = [pin.text for pin in chosen if pin.text not in text]
     return "\n".join([*pins, text])
 
 

@@ -107,6 +107,29 @@ def test_a_value_that_may_have_replaced_one_in_view_comes_first_too() -> None:
     assert "launch: 2027-03-09" in first
 
 
+def test_what_comes_nearest_a_value_in_a_pin_comes_first() -> None:
+    told = "The upload limit is 20 MB."
+    later = user("From what Ann and Bob agreed the guests may send an upload of 50 MB.")
+    others = [user(f"{name} weighs {n + 11} kg.") for n, name in enumerate(PARTS)]
+    talk = stored([user(told), later, *others, user("What is left?")])
+    tight = dataclasses.replace(BUDGET, anchor_tokens=34, summary_tokens=1)
+    material = Material(said(talk), [Pin(1, told, 1, 0.0)])
+    block = content(conserve(talk, covering(talk, "No."), material, tight).changes)
+    assert "50 MB" in block
+    without = Material(said(talk))
+    assert "50 MB" not in content(conserve(talk, covering(talk, "No."), without, tight).changes)
+
+
+def test_a_long_value_that_was_replaced_is_told_only_where_it_is_in_view() -> None:
+    old, new = "https://one.example.test/v2", "https://two.example.test/v2"
+    told = [user(f"The staging API is {old}"), user(f"The staging API is {new}")]
+    filler = assistant("Done. " + "Some more words here. " * 60)
+    talk = stored([*told, filler, user("What is left?")])
+    for summary, shown in (("No.", new), (f"Tried {old} once.", f"{new} (was {old})")):
+        changes = conserve(talk, covering(talk, summary), Material(said(talk)), BUDGET).changes
+        assert content(changes).endswith(shown)
+
+
 def test_a_new_value_stands_alone_where_not_all_that_the_user_said_fits() -> None:
     told = user("The cache is on 10.0.0.1. The release is on 2027-01-05. The limit is 20 MB.")
     talk = stored([told, *TALK])

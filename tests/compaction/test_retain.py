@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent.base.extract import extract
 from agent.base.messages import Message, text_of
+from agent.compaction.budget import row_tokens
 from agent.compaction.material import Material
-from agent.compaction.retain import Rank, renamed, user_ranks
+from agent.compaction.retain import ANEW, Rank, user_ranks
 from agent.sessions.records import Pin, StoredExtract
 from agent.testing.builders import user
 from tests.compaction.views import stored
@@ -24,29 +23,22 @@ def ranks(rows: list[Message], pins: list[Pin] | None = None) -> list[Rank]:
     return [Rank(found[index][0]) for index in range(len(rows))]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("The on-call owner this week is Ada Byron.", "This week's on-call owner is Alan Kay."),
-        ("I want the weekly report on Monday.", "Weekly report for me: Thursday."),
-        ("Le responsable du service est Anne.", "Le responsable du service est désormais Luc."),
-    ],
-)
-def test_what_names_another_than_a_later_row_is_left_out(old: str, new: str) -> None:
-    assert renamed([old, new]) == {0}
+def test_what_is_said_anew_of_another_name_leaves_where_not_all_fits() -> None:
+    rows = stored(
+        [user("The on-call owner is Ada Byron."), user("On-call owner from today: Alan Kay.")]
+    )
+    ranked = user_ranks(rows, Material().standing(1_000), 0)
+    assert [ranked[index][0] for index in (0, 1)] == [Rank.REVISED, Rank.REMARK]
+    with_room = user_ranks(rows, Material().standing(1_000), 1_000)
+    assert [with_room[index][0] for index in (0, 1)] == [Rank.REMARK, Rank.REMARK]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("The parser is owned by Ada.", "The billing export is owned by Alan."),
-        ("Ada reviews the parser.", "Alan reviews the parser."),
-        ("Der Parser liegt im Ordner Quellen.", "Der Parser liegt im Ordner Tests."),
-        ("Ask Ada Byron about the parser.", "Ask Ada Lovelace about the parser."),
-    ],
-)
-def test_what_may_both_hold_stays(old: str, new: str) -> None:
-    assert renamed([old, new]) == set()
+def test_what_says_something_anew_counts_for_less_than_its_length() -> None:
+    new = user("On-call owner from today: Alan Kay.")
+    for old, less in (("The on-call owner is Ada Byron.", ANEW), ("Lunch is at Luigi's today.", 1)):
+        rows = stored([user(old), new])
+        weight = user_ranks(rows, Material().standing(1_000), 0)[1][1]
+        assert weight == row_tokens(new) * less
 
 
 def test_a_row_whose_only_value_was_replaced_is_left_out_whatever_its_words() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.base.extract import extract
-from agent.compaction.values import replaced_values, shape_of
+from agent.compaction.values import nearest_later, replaced_values, shape_of
 from agent.sessions.records import StoredExtract
 
 SHAPES = {
@@ -53,6 +53,11 @@ def replaced(*texts: str) -> dict[str, str]:
             "The staging API is https://two.example/v2",
             {"https://one.example/v2": "https://two.example/v2"},
         ),
+        (
+            "Staging API lives at https://one.example/v2",
+            "The staging API base URL is https://two.example/v2",
+            {"https://one.example/v2": "https://two.example/v2"},
+        ),
         ("缓存端口是 6001。", "缓存端口改成 6002。", None),
         ("キャッシュのポートは6001です。", "キャッシュのポートを6002に変更しました。", None),
     ],
@@ -74,6 +79,7 @@ def test_a_change_replaces_the_value_of_its_subject(
         ("The limit is 20 MB.", "The release is on 2027-01-05 now."),
         ("Look at src/jobs/queue_1.py first.", "Look at src/jobs/queue_2.py first."),
         ("The login fix is 61860a0.", "The export fix is 2e59892."),
+        ("The blue rack fan speed is 4400.", "The green rack fan speed is 4500."),
     ],
 )
 def test_look_alikes_replace_nothing(texts: tuple[str, ...]) -> None:
@@ -85,6 +91,19 @@ def test_a_chain_of_changes_leads_to_the_newest() -> None:
         "The API port is 8001.", "The API port is now 8002.", "The API port is now 8003."
     )
     assert found == {"8001": "8002", "8002": "8003"}
+
+
+def test_what_comes_nearest_later_shares_a_word_and_the_sort() -> None:
+    extracts = said(
+        "The upload limit is 20 MB.",
+        "Files over 30 MB break the upload form.",
+        "The limit for uploads by guests, I hear, went to 50 MB.",
+        "The upload ran for 40 minutes.",
+    )
+    by_value = {each.value: place for place, each in enumerate(extracts)}
+    assert nearest_later(extracts, [by_value["20 MB"]]) == {by_value["50 MB"]}
+    assert nearest_later(extracts, [by_value["40 minutes"]]) == set()
+    assert nearest_later(extracts, []) == set()
 
 
 def test_values_of_one_sort_have_one_shape() -> None:
