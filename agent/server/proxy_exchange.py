@@ -10,7 +10,14 @@ import logging
 import orjson
 
 from agent.base.cancel import CancelToken
-from agent.base.errors import CallCancelled, ContextOverflow, ProviderError, StoreError
+from agent.base.errors import (
+    CallCancelled,
+    ContextOverflow,
+    ProviderError,
+    StoreError,
+    UnknownPass,
+    UnknownSession,
+)
 from agent.base.messages import Message
 from agent.base.record import dataclass
 from agent.providers.protocol import TokenUsage
@@ -127,6 +134,8 @@ class Exchange:
             self._accepted(sent)
             raise
         standing = self._accepted(sent)
+        if self._expected and self._expected.standing.conversation_id != standing.conversation_id:
+            host = None  # another request took the conversation on meanwhile
         tries = self._conversations.settings.compression.max_attempts
         while isinstance(answered, TooLarge):
             if not prepared.estimated:
@@ -192,13 +201,14 @@ class Exchange:
         self._outlet.put(Sign.WAITING)
 
     def _prepare(self, sent: Sent, host: ProxyHost) -> tuple[ProxyHost, Prepared]:
-        """Return what to send, and the conversation's host: a fork when it moved meanwhile."""
+        """Return what to send, and the conversation's host: a fork when it moved meanwhile, another
+        conversation when it was deleted."""
         for _ in range(_MOVES):
             try:
                 with host.held(self._cancel, self._wait):
                     host.take(sent, self._conversations.model_settings(sent, self._asked.key))
                     prepared = host.prepare(sent, self._cancel, self._wait)
-            except Moved:
+            except (Moved, UnknownPass, UnknownSession):
                 host = self._conversations.host(self._conversations.accept(sent))
             else:
                 if self._is_waiting:
