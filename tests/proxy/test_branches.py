@@ -6,14 +6,17 @@ import pytest
 
 from agent.base.messages import Message
 from agent.base.settings import CompressionSettings, ProxySettings, Settings
+from agent.server.proxy_chain import Sent, read_request
+from agent.server.proxy_conversations import Conversations
+from agent.sessions.prefixes import Expected
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
 from agent.testing.summaries import GOOD_SUMMARY
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
-from tests.proxy.serving import Caller, serving
+from tests.proxy.serving import MODEL, Caller, serving
 from tests.proxy.talk import bodies_of_client, is_summary, text_in
-from tests.proxy.test_pressure import full, history, refusals
+from tests.proxy.test_pressure import LINE, full, history, refusals
 
 
 def echo(request: RecordedRequest) -> Reply:
@@ -144,3 +147,33 @@ def test_a_conversation_that_changes_its_session_at_a_pass_goes_on(
         True,
     )
     assert refusals(stub) == []
+
+
+def test_a_refused_request_whose_conversation_another_took_on_is_compacted_in_its_own(
+    stub: StubModelServer, store: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.script(lambda request: Reply(text=GOOD_SUMMARY if is_summary(request) else "noted"))
+    wide = Settings(proxy=ProxySettings(context_length=16_000))
+    expect = Conversations.expect
+    others: list[Sent] = []
+
+    def expect_late(self: Conversations, sent: Sent) -> Expected | None:
+        expected = expect(self, sent)
+        if others:
+            self.accept(others.pop())
+        return expected
+
+    monkeypatch.setattr(Conversations, "expect", expect_late)
+    with serving(store, stub.base_url, wide) as url, Caller(url) as one:
+        one.messages = history(25)
+        one.say("first")
+        other = [*one.messages, {"role": "user", "content": "question of another"}]
+        others.append(read_request({"model": MODEL, "messages": other}, "key-of-one"))
+        one.say("question of one " + LINE * 200)
+    passes = {
+        store.view(session.id).messages[-1]["content"]: len(store.passes(session.id))
+        for session in store.sessions()
+    }
+    assert passes == {"noted": 1, "question of another": 0}
+    said = "".join(text_in(body) for body in bodies_of_client(stub.requests))
+    assert "question of another" not in said
