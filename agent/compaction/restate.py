@@ -30,7 +30,7 @@ _MARKS = ".,:;!?()[]{}<>'\"`"
 _DIGITS = frozenset("0123456789")
 _HEADING = re.compile(r"\s*((?:[^\W\d_a-z]{2,}[ -]?){1,4}):\s+")
 """Words in capitals before a text say what sort of thing it is, or where it holds."""
-_LIKELY = 0.5
+_LIKELY = 0.3
 """Part of all words that two statements to be looked at share at least, names among them."""
 _LIKELIEST = 3
 _REMEMBERED = 12
