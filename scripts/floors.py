@@ -48,20 +48,6 @@ LAZY = frozenset(
 """Packages that may be imported inside a function: each is optional, or slow to load and needed by
 few of those who import its user."""
 
-FIRST_USE = {
-    "agent.compaction.review": frozenset(("agent.compaction.conserve",)),
-    "agent.sessions.extracts": frozenset(
-        (
-            "agent.base.extract",
-            "agent.base.extract_calls",
-            "agent.base.extract_tasks",
-            "agent.base.takeback",
-        )
-    ),
-    "agent.sessions.pins": frozenset(("agent.base.takeback",)),
-}
-"""Parts of our own that only a first turn or pass needs, by the module that opens them then."""
-
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 8
@@ -164,13 +150,8 @@ def _places(module: Module, imports: list[Import]) -> Iterator[str]:
         where = f"{module.path}:{item.line}"
         if item.name.startswith("."):
             yield f"{where}: relative import of {item.name!r}; write the full name"
-        elif item.inside and not _on_first_use(module.name, item.name):
+        elif item.inside and item.name.partition(".")[0] not in LAZY:
             yield f"{where}: {item.name!r} is imported inside a function; move it to the top"
-
-
-def _on_first_use(importer: str, name: str) -> bool:
-    own = FIRST_USE.get(importer, frozenset())
-    return name.partition(".")[0] in LAZY or name.rpartition(".")[0] in own
 
 
 def _known(item: Import, names: set[str]) -> str:

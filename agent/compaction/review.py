@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agent.base.later import later
 from agent.base.messages import Message
 from agent.base.record import dataclass
 from agent.compaction.attempt import reconcile
@@ -15,6 +16,11 @@ from agent.compaction.pins import choose_pins
 from agent.compaction.plan import Plan, make_plan
 from agent.compaction.verify import judge_candidate
 from agent.sessions.records import PassKind, Pin
+
+if TYPE_CHECKING:
+    from agent.compaction import conserve
+else:
+    [conserve] = later("agent.compaction", "conserve")
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,7 @@ def review_candidate(inputs: list[Message], candidate: list[Message], review: Re
         raise Refused(reason)
     receipt: Mapping[str, Any] = {}
     if changes.new_row is not None and changes.kind is not PassKind.MICRO:
-        from agent.compaction.conserve import conserve
-
-        conserved = conserve(inputs, changes, review.material(), review.budget)
+        conserved = conserve.conserve(inputs, changes, review.material(), review.budget)
         changes, receipt = conserved.changes, conserved.receipt
     return make_plan(
         inputs,

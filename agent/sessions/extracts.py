@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent.base.clock import Clock
+from agent.base.later import later
 from agent.base.messages import Message, text_of
 from agent.base.redact import redact
 from agent.sessions import pins
@@ -22,7 +23,11 @@ from agent.sessions.rows import decode_row
 from agent.sessions.sqlite import Connection, SqliteDatabase
 
 if TYPE_CHECKING:
-    from agent.base.extract import Extract
+    from agent.base import extract, extract_calls, extract_tasks, takeback
+else:
+    extract, extract_calls, extract_tasks, takeback = later(
+        "agent.base", "extract", "extract_calls", "extract_tasks", "takeback"
+    )
 
 _BATCH_ROWS = 64
 _BATCH_CHARS = 256 * 1024
@@ -63,8 +68,6 @@ class _Batch(NamedTuple):
 
 def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
     """Extract from the rows accepted until now; return how many."""
-    from agent.base.extract import extract
-
     done = 0
     last_wanted: int | None = None
     while True:
@@ -75,7 +78,7 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
                 return done
             batch = _next_batch(connection, mark, newest)
         found = [
-            (row, [*extract(_text(row.message), row.message["role"]), *_work(row.message)])
+            (row, [*extract.extract(_text(row.message), row.message["role"]), *_work(row.message)])
             for row in batch.rows
         ]
         with database.write() as connection:
@@ -102,7 +105,9 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
         time.sleep(_PAUSE_S)
 
 
-def _rule(connection: Connection, row: _Row, extracts: list[Extract], now: float) -> list[Extract]:
+def _rule(
+    connection: Connection, row: _Row, extracts: list[extract.Extract], now: float
+) -> list[extract.Extract]:
     """Set and retire pins by what a user's row says; return what took one back.
 
     A sentence that sounds like a withdrawal and takes nothing back may be a rule itself.
@@ -110,10 +115,8 @@ def _rule(connection: Connection, row: _Row, extracts: list[Extract], now: float
     ruling = [each for each in extracts if each.kind in _RULING]
     if not ruling:
         return []
-    from agent.base.takeback import lays_down
-
     seq = row.message["_seq"]
-    taken_back: list[Extract] = []
+    taken_back: list[extract.Extract] = []
     where = (seq, row.message["_row_id"], row.family)
     for (holder,) in connection.execute(_HOLDERS, where).fetchall():
         for each in ruling:
@@ -121,7 +124,7 @@ def _rule(connection: Connection, row: _Row, extracts: list[Extract], now: float
             if retired and each.kind == RELEASE:
                 taken_back.append(each)
             if each.kind == INSTRUCTION or (
-                each.kind == WITHDRAWAL and not retired and lays_down(each.value)
+                each.kind == WITHDRAWAL and not retired and takeback.lays_down(each.value)
             ):
                 pins.recognise(connection, holder, seq, each.value, now)
     return taken_back
@@ -152,26 +155,23 @@ def _text(message: Message) -> str:
     return "\n".join([text, *given])
 
 
-def _work(message: Message) -> Iterator[Extract]:
+def _work(message: Message) -> Iterator[extract.Extract]:
     """Yield the tasks that a row's calls list, its calls, or the end of the call that it answers;
     they stand behind all that is read in its text."""
     if not message.get("tool_calls") and not message.get("tool_call_id"):
         return
-    from agent.base.extract import Extract, ExtractKind
-    from agent.base.extract_calls import calls_of, failure_of
-    from agent.base.extract_tasks import tasks_of
-
+    kinds = extract.ExtractKind
     end = len(_text(message))
     if message["role"] == "tool":
-        failure = redact(failure_of(message))
-        yield Extract(ExtractKind.OUTCOME, str(message["tool_call_id"]), failure, (end, end))
+        failure = redact(extract_calls.failure_of(message))
+        yield extract.Extract(kinds.OUTCOME, str(message["tool_call_id"]), failure, (end, end))
         return
     for kind, found in (
-        (ExtractKind.TASK, tasks_of(message)),
-        (ExtractKind.CALL, calls_of(message)),
+        (kinds.TASK, extract_tasks.tasks_of(message)),
+        (kinds.CALL, extract_calls.calls_of(message)),
     ):
         for place, (subject, text) in enumerate(found, end):
-            yield Extract(kind, subject, redact(text), (place, place))
+            yield extract.Extract(kind, subject, redact(text), (place, place))
 
 
 def read_extracts(

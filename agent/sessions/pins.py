@@ -7,14 +7,21 @@ Both are undone by a rewind that hides the row, because a pin is read together w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from agent.base.errors import UsageError
+from agent.base.later import later
 from agent.base.messages import clean_text
 from agent.base.pattern import pattern
 from agent.base.redact import contains_secret
 from agent.sessions.places import conversation_of
 from agent.sessions.records import Pin
 from agent.sessions.sqlite import Connection, insert_id
+
+if TYPE_CHECKING:
+    from agent.base import takeback
+else:
+    [takeback] = later("agent.base", "takeback")
 
 _WORDS = pattern(r"[^\W_]+")
 BY_HAND, BY_ROW = "user", "row"
@@ -107,12 +114,10 @@ def withdraw(
 ) -> int:
     """Retire the pins that a sentence in row `seq` takes back, those it fits best; return how
     many. One that names none does nothing."""
-    from agent.base.takeback import takes_back
-
     likely = [
         (score, pin)
         for pin in _in_force(connection, conversation_id)
-        if (pin.source_seq or 0) < seq and (score := takes_back(sentence, pin.text))
+        if (pin.source_seq or 0) < seq and (score := takeback.takes_back(sentence, pin.text))
     ]
     best = max((score for score, _pin in likely), default=0.0)
     retired = [pin for score, pin in likely if score == best]
