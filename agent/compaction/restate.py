@@ -92,12 +92,14 @@ class _Statement:
         return cls(heading, words, names, figures)
 
     def is_revised_by(self, later: _Statement) -> bool:
-        """Return whether a later statement is of the same, and names another."""
+        """Return whether a later statement is of the same, and names another; two that only have
+        other figures must be nearly the same, for rows of figures are many."""
+        if self.heading != later.heading:
+            return False
         if self.names and later.names:
-            other = not self.names & later.names
-        else:
-            other = bool(self.figures - later.figures and later.figures - self.figures)
-        return other and self.heading == later.heading and is_restated(self.words, later.words)
+            return not self.names & later.names and is_restated(self.words, later.words)
+        other = self.figures - later.figures and later.figures - self.figures
+        return bool(other) and is_same(self.words, later.words)
 
 
 def is_restated(old: Sequence[str], new: Sequence[str]) -> bool:
@@ -108,11 +110,16 @@ def is_restated(old: Sequence[str], new: Sequence[str]) -> bool:
     shared, smaller = len(common), min(len(one), len(other))
     if shared < 2 or shared < ALIKE * smaller or is_pair(old, new):
         return False
-    together = len(one) + len(other) - shared
-    if shared >= SAME * together:
-        return True
     in_order = [word for word in old if word in common] == [word for word in new if word in common]
-    return in_order and (shared == smaller or together < 2 * smaller)
+    near = shared == smaller or len(one | other) < 2 * smaller
+    return (in_order and near) or shared >= SAME * len(one | other)
+
+
+def is_same(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether two runs of words share most of all words, in whatever order."""
+    one, other = frozenset(old), frozenset(new)
+    shared = len(one & other)
+    return shared > 1 and shared >= SAME * len(one | other) and not is_pair(old, new)
 
 
 def is_pair(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from agent.base.extract_words import stem
 from agent.base.record import dataclass
-from agent.compaction.restate import SAME, is_pair, is_restated
+from agent.compaction.restate import is_restated, is_same
 from agent.sessions.records import StoredExtract
 
 CHANGED = "now"
@@ -114,10 +114,9 @@ def _replaced_by(new: _Known, standing: Iterable[_Known], *, changed: bool) -> _
         if old.seq == new.seq or not _same_sort(old.shape, new.shape):
             continue
         shared = len(old.stems & new.stems)
-        together = len(old.stems) + len(new.stems) - shared
         alike = shared / min(len(old.stems), len(new.stems))
         told = changed and (alike >= ALIKE or shared > 1)
-        same = shared > 1 and shared / together >= SAME and not is_pair(old.words, new.words)
+        same = is_same(old.words, new.words)
         restated = old.own and new.own and is_restated(old.words, new.words)
         if not told and not same and not restated:
             continue
