@@ -23,11 +23,11 @@ GOAL_MS = 3.0
 def main() -> int:
     """Run both; exit with 1 when the proxy's goal for one client is missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
+    parser.add_argument("--quick", action="store_true", help="a third of the requests")
     parser.add_argument("--messages", type=int, default=100)
     parser.add_argument("--window", type=int, default=128_000)
     options = parser.parse_args()
-    rounds = 30 if options.quick else 300
+    rounds = 100 if options.quick else 300
     sys.stdout.write(f"hermes proxy, {options.messages} messages a request\n")
     added_ms = proxy.run(rounds, options.messages, options.window)
     sys.stdout.write("hermes serve, one new message a request in a warm session\n")

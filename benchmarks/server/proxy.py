@@ -1,8 +1,8 @@
 """What `hermes proxy` adds to a model call.
 
 Each client sends a conversation of many messages and goes on with it, one turn a request, so that
-each request stores two rows durably, one of them before it is forwarded; the first turn, in which
-the proxy takes the whole conversation in, is not measured.
+each request stores two rows durably; the first turn, in which the proxy takes in the whole
+conversation, is not measured, nor are those in which its code is run for the first times.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from agent.base.messages import Message
 from agent.testing.transcripts import transcript
 from benchmarks.server.load import Load, measure
 from benchmarks.server.stage import CLIENTS, HERMES, process, show, stub
+
+WARM_UP = 20
+"""Requests before those that are measured."""
 
 
 def run(rounds: int, messages: int, window_tokens: int) -> float:
@@ -27,12 +30,9 @@ def run(rounds: int, messages: int, window_tokens: int) -> float:
         with process(*words, **settings) as proxy:
             for clients in CLIENTS:
                 headers = partial(_headers, clients)
-                warm = Load(clients, 1, lambda number, _place: history(rows, number, 0))
-                load = Load(
-                    clients,
-                    max(3, rounds // clients),
-                    lambda number, place: history(rows, number, place + 1),
-                )
+                first = max(1, WARM_UP // clients)
+                warm = Load(clients, first, partial(history, rows))
+                load = Load(clients, max(3, rounds // clients), partial(_later, rows, first))
                 measure(proxy.address, warm, headers)
                 proxy.wait_until_idle()
                 direct = measure(upstream.address, load, headers)
@@ -49,6 +49,10 @@ def _headers(clients: int, number: int) -> dict[str, str]:
 
 def _answer() -> Message:
     return {"role": "assistant", "content": "noted"}
+
+
+def _later(rows: list[Message], done: int, number: int, place: int) -> list[Message]:
+    return history(rows, number, done + place)
 
 
 def history(rows: list[Message], number: int, place: int) -> list[Message]:
