@@ -20,6 +20,7 @@ _COMPANY_HEAD = ((b"content-type", b"text/event-stream"), (b"cache-control", b"n
 _AHEAD = 64
 """How many pieces the upstream may be ahead of a slow client."""
 _SLICE_S = 0.1
+_SETTLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Outlet:
         self._items: deque[Start | Whole | Sign | bytes] = deque()
         self._has_some = asyncio.Event()
         self._is_woken = False
+        self._is_sent = threading.Event()
         self._ahead = threading.BoundedSemaphore(_AHEAD)
         self._is_open = True
         self._is_started = False
@@ -80,12 +82,19 @@ class Outlet:
                 break
         if not self._is_open:
             return
+        self._is_sent.clear()
         self._items.append(item)
         if self._is_woken:
             return
         self._is_woken = True
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._wake)
+
+    def settle(self) -> None:
+        """Return when the client has been sent what was put, has left, or takes nothing for a
+        while: a thread that goes on to compute would hold it up."""
+        if self._is_open:
+            self._is_sent.wait(_SETTLE_S)
 
     def _wake(self) -> None:
         self._is_woken = False  # first, so that nothing which comes from now on is left lying
@@ -96,6 +105,7 @@ class Outlet:
         self._is_open = False
         self._items.append(Sign.GONE)
         self._has_some.set()
+        self._is_sent.set()
 
     async def pass_on(self, send: Send) -> bool:
         """Send what comes until the end; return whether the client stayed."""
@@ -123,6 +133,7 @@ class Outlet:
     async def _wait(self, wait_s: float | None) -> bool:
         """Return when there is an item, or False when none has come for a while."""
         while not self._items:
+            self._is_sent.set()
             self._has_some.clear()
             if wait_s is None:
                 await self._has_some.wait()

@@ -208,8 +208,12 @@ class Passage:
                     is_stored = True
                     incoming.expect_end()
                     self._keep_of(reader)
-                self._outlet.put(chunk if is_started else Start(incoming.status, headers, chunk))
-                is_started = True
+                if is_started:
+                    self._outlet.put(chunk)
+                else:
+                    is_started = True
+                    self._outlet.put(Start(incoming.status, headers, chunk))
+                    self._outlet.settle()
         except (CallCancelled, ProviderError):
             if not is_stored:
                 self._keep_of(reader)
