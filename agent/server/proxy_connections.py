@@ -153,6 +153,7 @@ class Connections:
     """Connections to one origin, kept while they are idle; not limited. Thread-safe."""
 
     def __init__(self, ssl_context: ssl.SSLContext) -> None:
+        ssl_context.set_alpn_protocols(["http/1.1"])
         self._ssl_context = ssl_context
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()
@@ -179,7 +180,6 @@ class Connections:
         host = parts.hostname or ""
         stream = CallBackend().connect_tcp(host, parts.port or (443 if is_secure else 80))
         if is_secure:
-            self._ssl_context.set_alpn_protocols(["http/1.1"])
             stream = stream.start_tls(self._ssl_context, host)
         return Connection(stream)
 
