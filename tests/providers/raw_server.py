@@ -70,6 +70,7 @@ class RawServer:
             self._context.load_cert_chain(CERTIFICATE)
         self.scheme = "https" if encrypted else "http"
         self.peers: list[Peer] = []
+        self._grew = threading.Condition()
         self.arrived = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -84,6 +85,12 @@ class RawServer:
     def base_url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}/v1"
 
+    def peer(self, number: int) -> Peer:
+        """Return a connection, counted from 1; a client may be done with it before it is accepted."""
+        with self._grew:
+            assert self._grew.wait_for(lambda: len(self.peers) >= number, 10)
+            return self.peers[number - 1]
+
     def _accept(self) -> None:
         while True:
             try:
@@ -91,7 +98,9 @@ class RawServer:
             except OSError:
                 return
             peer = Peer(sock, len(self.peers) + 1)
-            self.peers.append(peer)
+            with self._grew:
+                self.peers.append(peer)
+                self._grew.notify_all()
             self.arrived.release()
             thread = threading.Thread(target=self._run, args=(peer,), name="raw-peer")
             self._threads.append(thread)

@@ -200,7 +200,7 @@ def test_a_connection_whose_answer_was_not_read_is_closed(
     server = serve(answering(LENGTH[:-1]))
     with connections.stream("GET", server.base_url, content=None, headers=[]) as answer:
         assert answer.status == 200
-    assert server.peers[0].gone.wait(5)
+    assert server.peer(1).gone.wait(5)
 
 
 def test_a_connection_that_ended_meanwhile_is_replaced(
@@ -262,4 +262,4 @@ def test_the_limits_of_a_call_hold(connections: Connections, serve: Serve) -> No
         pytest.raises(CallTimeout),
     ):
         exchange(connections, server.base_url)
-    assert server.peers[0].gone.wait(5)
+    assert server.peer(1).gone.wait(5)
