@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -75,6 +76,15 @@ class LoopbackOnly:
             raise socket.gaierror(socket.EAI_NONAME, f"name {name!r} does not exist")
         self.breaches.append(what)
         raise ForbiddenConnection(f"{what} refused: only loopback is allowed here")
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """Give a port of 127.0.0.1 that refuses connections for the length of a `with` block: it is
+    held, so that no other process gets to listen there."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def _is_loopback(name: str) -> bool:

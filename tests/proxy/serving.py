@@ -17,6 +17,7 @@ from agent.server.run import Server, address_of, open_socket
 from hermes_state import SessionDB
 
 MODEL = "stub-model"
+_PATIENCE_S = 20.0
 SMALL = Settings(proxy=ProxySettings(context_length=8_192))
 
 
@@ -43,6 +44,11 @@ def serving(
             proxy.close()
 
 
+def ask(method: str, url: str | httpx2.URL, **fields: Any) -> httpx2.Response:
+    """Send one request, with more patience than a busy machine needs."""
+    return httpx2.request(method, url, trust_env=False, timeout=_PATIENCE_S, **fields)
+
+
 class Caller:
     """A client that sends its whole history each time, as most do."""
 
@@ -52,7 +58,7 @@ class Caller:
         self.http = httpx2.Client(
             base_url=base_url,
             headers={"authorization": f"Bearer {key}"},
-            timeout=20.0,
+            timeout=_PATIENCE_S,
             trust_env=False,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -72,6 +73,13 @@ class Pieces:
 
     def read(self, _most: int) -> bytes:
         return next(self._pieces, b"")
+
+
+class HungUp(Pieces):
+    """A socket whose peer answered before it took everything, and hung up."""
+
+    def write(self, data: bytes) -> None:
+        raise httpcore2.WriteError
 
 
 def cut(data: bytes, places: set[int]) -> list[bytes]:
@@ -150,6 +158,12 @@ def exchange(connections: Connections, url: str, body: bytes | None = b"{}") -> 
         return answer.status, b"".join(answer.iter_stream())
 
 
+def wait_for_end(connections: Connections) -> None:
+    """Return when the end of the connection that is kept has arrived."""
+    [kept] = connections._idle
+    assert select.select([kept._stream.get_extra_info("socket")], [], [], 10.0)[0]
+
+
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     with ExitStack() as stack:
@@ -213,8 +227,15 @@ def test_a_connection_that_ended_meanwhile_is_replaced(
     server = serve(talk)
     for _ in range(2):
         assert exchange(connections, server.base_url) == (200, b"hello")
-        server.peers[-1].sock.close()
+        wait_for_end(connections)
     assert len(server.peers) == 2
+
+
+def test_an_answer_that_came_before_the_end_of_an_upload_is_read() -> None:
+    connection = Connection(HungUp([LENGTH]))  # type: ignore[arg-type]  # as a socket
+    connection.ask(b"POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n", b"x" * 9)
+    assert (connection.status, b"".join(connection.iter_stream())) == (200, b"hello")
+    assert not connection.can_stay
 
 
 def test_an_answer_to_half_an_upload_is_read(
@@ -229,7 +250,7 @@ def test_an_answer_to_half_an_upload_is_read(
     server = serve(talk)
     try:
         answered = exchange(connections, server.base_url, b"x" * 8_000_000)
-    except httpcore2.NetworkError:
+    except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
         return  # the reset overtook the answer, which is then lost for every client
     assert answered == (413, b"")
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
 import orjson
 import pytest
 
 from agent.base.settings import ProxySettings, Settings
+from agent.testing.network import closed_port
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
-from tests.proxy.serving import MODEL, Caller, serving
+from tests.proxy.serving import MODEL, Caller, ask, serving
 
 SSE = (
     b": hello\n\n"
@@ -100,7 +100,8 @@ def test_body_and_headers_go_up_as_they_came(store: SessionDB) -> None:
         upstream_of(head % len(answer) + answer) as (upstream, heard),
         serving(store, upstream) as url,
     ):
-        response = httpx2.post(
+        response = ask(
+            "POST",
             f"{url}/chat/completions?api-version=1",
             content=body,
             headers={
@@ -110,7 +111,6 @@ def test_body_and_headers_go_up_as_they_came(store: SessionDB) -> None:
                 "user-agent": "theirs/1",
                 "cookie": "a=b",
             },
-            trust_env=False,
         )
     lines = heard[0].decode().lower().split("\r\n")
     sent = dict(line.split(": ", 1) for line in lines[1:])
@@ -211,9 +211,11 @@ def test_what_an_unreachable_upstream_did_not_hear_is_stored(
 ) -> None:
     with serving(store, stub.base_url) as url, Caller(url) as one:
         one.say("first")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with serving(store, f"http://127.0.0.1:{port}/v1") as url, Caller(url) as two:
+    with (
+        closed_port() as port,
+        serving(store, f"http://127.0.0.1:{port}/v1") as url,
+        Caller(url) as two,
+    ):
         two.messages = [*one.messages, {"role": "user", "content": "second"}]
         assert two.post().status_code == 502
     [session] = store.sessions()
@@ -241,8 +243,8 @@ def test_tools_and_images_of_a_client_reach_the_upstream_and_the_store(
 
 
 def test_models_are_listed_as_the_upstream_lists_them(base_url: str, stub: StubModelServer) -> None:
-    own = httpx2.get(f"{base_url}/models", trust_env=False)
-    direct = httpx2.get(f"{stub.base_url}/models", trust_env=False)
+    own = ask("GET", f"{base_url}/models")
+    direct = ask("GET", f"{stub.base_url}/models")
     assert (own.status_code, own.json()) == (200, direct.json())
 
 
@@ -258,7 +260,7 @@ def test_models_are_listed_as_the_upstream_lists_them(base_url: str, stub: StubM
 def test_other_requests_are_refused_as_errors_of_the_api(
     base_url: str, method: str, path: str, status: int, code: str
 ) -> None:
-    response = httpx2.request(method, base_url + path, trust_env=False)
+    response = ask(method, base_url + path)
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
 
@@ -266,7 +268,7 @@ def test_other_requests_are_refused_as_errors_of_the_api(
 def test_what_cannot_be_read_is_refused_before_anything_is_sent(
     base_url: str, stub: StubModelServer, body: bytes
 ) -> None:
-    response = httpx2.post(f"{base_url}/chat/completions", content=body, trust_env=False)
+    response = ask("POST", f"{base_url}/chat/completions", content=body)
     assert (response.status_code, response.json()["error"]["type"]) == (
         400,
         "invalid_request_error",
@@ -278,14 +280,16 @@ def test_a_request_without_rows_is_the_upstreams_to_judge(
     base_url: str, stub: StubModelServer
 ) -> None:
     body = {"model": MODEL, "messages": []}
-    response = httpx2.post(f"{base_url}/chat/completions", json=body, trust_env=False)
+    response = ask("POST", f"{base_url}/chat/completions", json=body)
     assert (response.status_code, stub.requests[0].body) == (400, body)
 
 
 def test_an_upstream_that_is_not_there_is_a_bad_gateway(store: SessionDB) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with serving(store, f"http://127.0.0.1:{port}/v1") as url, Caller(url) as caller:
+    with (
+        closed_port() as port,
+        serving(store, f"http://127.0.0.1:{port}/v1") as url,
+        Caller(url) as caller,
+    ):
         caller.messages = [{"role": "user", "content": "hi"}]
         response = caller.post()
     assert (response.status_code, response.json()["error"]["type"]) == (502, "provider_error")
@@ -293,9 +297,7 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(store: SessionDB) -> Non
 
 @pytest.mark.parametrize("header", ["host", "origin"])
 def test_a_page_of_another_site_is_kept_out(base_url: str, header: str) -> None:
-    response = httpx2.get(
-        f"{base_url}/models", headers={header: "http://evil.example"}, trust_env=False
-    )
+    response = ask("GET", f"{base_url}/models", headers={header: "http://evil.example"})
     assert response.status_code == 403
 
 
@@ -312,7 +314,7 @@ def test_a_key_is_the_same_wherever_it_stands(
     ):
         body = {"model": MODEL, "messages": [{"role": "user", "content": "a"}, *messages]}
         headers = {header: value} if messages else {"authorization": "Bearer k"}
-        httpx2.post(f"{base_url}/chat/completions", json=body, headers=headers, trust_env=False)
+        ask("POST", f"{base_url}/chat/completions", json=body, headers=headers)
     assert [session.message_count for session in store.sessions()] == [4]
 
 
@@ -321,9 +323,7 @@ def test_credentials_of_any_kind_tell_callers_apart(base_url: str, store: Sessio
     for value in values:
         body = {"model": MODEL, "messages": [{"role": "user", "content": "a " * 15_000}]}
         headers = [(b"authorization", value.encode())] if value else []
-        response = httpx2.post(
-            f"{base_url}/chat/completions", json=body, headers=headers, trust_env=False
-        )
+        response = ask("POST", f"{base_url}/chat/completions", json=body, headers=headers)
         assert response.status_code == 200
     assert len(store.sessions()) == len(values)
 

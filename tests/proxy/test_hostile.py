@@ -9,7 +9,7 @@ from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from hermes_state import SessionDB
 from tests.proxy.conftest import MakeCaller
-from tests.proxy.serving import MODEL
+from tests.proxy.serving import MODEL, ask
 
 DEEP = b"[" * 5_000 + b"]" * 5_000
 JSON = {"content-type": "application/json"}
@@ -24,7 +24,7 @@ def deep_request(depth: int) -> bytes:
 
 def test_a_body_that_is_nested_too_deep_is_refused(base_url: str, stub: StubModelServer) -> None:
     url = f"{base_url}/chat/completions"
-    answer = httpx2.post(url, content=deep_request(5_000), trust_env=False)
+    answer = ask("POST", url, content=deep_request(5_000))
     assert answer.status_code == 400
     assert answer.json()["error"]["message"] == "the body is no JSON: it is nested too deep"
     assert stub.requests == []
@@ -35,7 +35,7 @@ def test_so_is_one_that_can_be_read_and_not_be_stored(
     base_url: str, depth: int, status: int
 ) -> None:
     url = f"{base_url}/chat/completions"
-    answer = httpx2.post(url, content=deep_request(depth), trust_env=False)
+    answer = ask("POST", url, content=deep_request(depth))
     assert answer.status_code == status, answer.text
 
 
@@ -72,19 +72,19 @@ def test_an_answer_that_is_nested_too_deep_goes_through(
 def test_no_path_leads_to_other_places_of_the_upstream(
     base_url: str, stub: StubModelServer, path: str
 ) -> None:
-    answer = httpx2.get(httpx2.URL(f"{base_url}{path}"), trust_env=False)
+    answer = ask("GET", httpx2.URL(f"{base_url}{path}"))
     assert answer.status_code == 404
     assert stub.requests == []
 
 
 def test_a_model_is_asked_for_as_the_client_wrote_it(base_url: str, stub: StubModelServer) -> None:
-    httpx2.get(f"{base_url}/models/org%2Fmodel%3Fx%20y?limit=%202", trust_env=False)
+    ask("GET", f"{base_url}/models/org%2Fmodel%3Fx%20y?limit=%202")
     [request] = stub.requests
     assert request.path == "/v1/models/org%2Fmodel%3Fx%20y?limit=%202"
 
 
 def test_a_path_that_is_not_served_is_told_what_is(base_url: str) -> None:
-    answer = httpx2.post(f"{base_url}/embeddings", json={}, trust_env=False)
+    answer = ask("POST", f"{base_url}/embeddings", json={})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == (
         "no such path '/v1/embeddings': the proxy serves /v1/chat/completions and /v1/models; "

@@ -6,10 +6,16 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any
 
+import pytest
+
+from agent.server import proxy_outlet
 from agent.server.proxy_outlet import Outlet, Sign, Start
 
 
-def test_a_thread_that_settles_goes_on_when_the_client_has_what_was_put() -> None:
+def test_a_thread_that_settles_goes_on_when_the_client_has_what_was_put(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proxy_outlet, "_SETTLE_S", 15.0)
     told: list[Any] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
