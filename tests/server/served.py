@@ -32,12 +32,13 @@ class Served:
         self.server_settings = ServerSettings(port=0, shutdown_seconds=5.0)
         self.compression = CompressionSettings(background=False)
         self.window_tokens = 128_000
+        self.model_url = stub.base_url
 
     @property
     def settings(self) -> Settings:
         """What it is started with."""
         model = ModelSettings(
-            name=DEFAULT_MODEL, base_url=self.stub.base_url, context_length=self.window_tokens
+            name=DEFAULT_MODEL, base_url=self.model_url, context_length=self.window_tokens
         )
         return Settings(model=model, server=self.server_settings, compression=self.compression)
 

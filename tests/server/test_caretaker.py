@@ -26,7 +26,7 @@ def test_what_was_accepted_is_indexed_and_extracted(
     store.create_session("s", "server")
     store.append("s", [{"role": "user", "content": "Never touch the file /etc/hosts."}])
     caretaker.wake(extracts=extracts)
-    assert asked.wait(5.0)
+    assert asked.wait(10.0)
     caretaker.close()
     assert search.backlog(store.database) == 0
     assert bool(store.extracts("s")) == extracts

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from agent.testing.builders import user
+from agent.testing.network import closed_port
 from agent.testing.stub_reply import Reply
-from agent.testing.stub_server import StubModelServer
 from tests.server.served import CHAT, KEY, Served, chat_body, error_of, read_events
 
 PIRATE = b'{"model": "stub-model", "messages": [{"role": "pirate", "content": "x"}]}'
@@ -108,17 +108,17 @@ def test_an_answer_that_breaks_is_told_by_status_or_as_the_last_event(served: Se
 
 
 def test_readiness_says_what_is_missing(hermes: Served) -> None:
-    with StubModelServer() as gone:
-        hermes.stub = gone
-    served = hermes.start()
-    try:
-        answer = served.get("/readyz")
-        shape = answer.json()
-        assert (answer.status_code, shape["status"]) == (503, "not ready")
-        assert "127.0.0.1" in shape["checks"].pop("model")
-        assert shape["checks"] == {"store": "ok", "server": "ok"}
-    finally:
-        served.stop()
+    with closed_port() as port:
+        hermes.model_url = f"http://127.0.0.1:{port}/v1"
+        served = hermes.start()
+        try:
+            answer = served.get("/readyz")
+            shape = answer.json()
+            assert (answer.status_code, shape["status"]) == (503, "not ready")
+            assert "127.0.0.1" in shape["checks"].pop("model")
+            assert shape["checks"] == {"store": "ok", "server": "ok"}
+        finally:
+            served.stop()
 
 
 def test_a_server_whose_disk_is_full_is_not_ready(
