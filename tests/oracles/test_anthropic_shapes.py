@@ -16,7 +16,8 @@ from agent.testing.stub_anthropic_blocks import sign
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 
-pytestmark = pytest.mark.oracles
+# A client alone takes seconds to start, more on a busy machine.
+pytestmark = [pytest.mark.oracles, pytest.mark.timeout(240)]
 
 PYTHON = Path(__file__).parents[2] / ".venv-oracles" / "bin" / "python"
 

@@ -23,7 +23,7 @@ from tests.conftest import NODE_FOLDER, ORACLES_PYTHON
 from tests.proxy.serving import serving
 from tests.proxy.talk import OtherSide, bodies_of_client, dense, text_in
 
-pytestmark = pytest.mark.timeout(120)  # a client alone takes seconds to start
+pytestmark = pytest.mark.timeout(240)  # a client alone takes seconds to start
 
 _HEAD = """
 import asyncio, json, os, sys
@@ -191,7 +191,7 @@ def run(script: str, base_url: str, rows: Sequence[Message], tmp_path: Path) -> 
         },
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
     assert ran.returncode == 0, ran.stderr[-3_000:]
     return ran.stdout.strip()

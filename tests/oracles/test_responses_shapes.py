@@ -17,7 +17,8 @@ from agent.testing.stub_server import StubModelServer
 from tests.conftest import ORACLES_PYTHON
 from tests.providers.conftest import Wire, openings
 
-pytestmark = pytest.mark.oracles
+# A client alone takes seconds to start, more on a busy machine.
+pytestmark = [pytest.mark.oracles, pytest.mark.timeout(240)]
 
 JUDGE = """
 import json
@@ -135,7 +136,7 @@ def test_requests_and_answers_have_the_official_shapes(wire: Wire, stub: StubMod
         input=json.dumps({"base_url": stub.base_url, "requests": bodies}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert judged.stderr == ""

@@ -16,6 +16,8 @@ from hermes_state import SessionDB
 from tests.proxy.serving import Caller, serving
 from tests.proxy.talk import OtherSide, bodies_of_client, dense, text_in, told
 
+pytestmark = pytest.mark.timeout(90)  # seconds alone, more on a busy machine
+
 SYSTEM: Message = {"role": "system", "content": "You keep the seals."}
 
 

@@ -17,6 +17,8 @@ import pytest
 
 from agent.testing.stub_server import DEFAULT_MODEL, StubModelServer
 
+pytestmark = pytest.mark.timeout(90)  # a process takes seconds to start on a busy machine
+
 MAIN = [sys.executable, "-c", "from agent.cli.app import main; main()"]
 
 
@@ -57,10 +59,10 @@ def test_a_signal_ends_it_in_order(stub: StubModelServer, number: int, code: int
         token = Path(os.environ["HERMES_HOME"], "server.token")
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
         headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
-        listed = httpx2.get(f"{address}/v1/models", headers=headers).json()
+        listed = httpx2.get(f"{address}/v1/models", headers=headers, timeout=15.0).json()
         assert [model["id"] for model in listed["data"]] == [DEFAULT_MODEL]
         process.send_signal(number)
-        assert process.wait(10) == code
+        assert process.wait(30) == code
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
@@ -94,7 +96,7 @@ def test_a_port_out_of_range_is_refused(stub: StubModelServer) -> None:
 def test_a_signal_is_heard_as_soon_as_the_address_was_told(stub: StubModelServer) -> None:
     with running(stub) as (process, _address):
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 

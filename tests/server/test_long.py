@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.base.settings import CompressionSettings
 from agent.testing.builders import assistant, call, result, user
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.summaries import GOOD_SUMMARY
 from tests.server.served import Json, Served
+
+pytestmark = pytest.mark.timeout(90)  # seconds alone, more on a busy machine
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 

@@ -4,7 +4,7 @@ import OpenAI from "openai";
 let text = "";
 for await (const piece of process.stdin) text += piece;
 const { base_url: baseURL, key: apiKey, model, image, tools } = JSON.parse(text);
-const client = new OpenAI({ baseURL, apiKey, maxRetries: 0, timeout: 10_000 });
+const client = new OpenAI({ baseURL, apiKey, maxRetries: 0, timeout: 60_000 });
 const ask = (content, more = {}) => ({ model, messages: [{ role: "user", content }], ...more });
 const out = {};
 
