@@ -121,9 +121,14 @@ class Chat:
         if before is not None:
             before.close()
 
-    def say(self, text: str) -> None:
-        """Store a user's message at once and have it answered after what runs now."""
+    def say(self, text: str, stored: Callable[[], None] | None = None) -> None:
+        """Store a user's message at once and have it answered after what runs now.
+
+        `stored` is called between the two, so that it comes before everything of the answer.
+        """
         self.agent.submit(text)
+        if stored is not None:
+            stored()
         self.start(self._answer)
 
     def start(self, job: Job) -> None:

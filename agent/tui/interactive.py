@@ -240,8 +240,10 @@ class Terminal:
             slash.run(chat, text)
             self.refresh_footer()
             return
-        waits = chat.busy
-        chat.say(text)
+        chat.say(text, partial(self._show_said, text, waits=chat.busy))
+
+    def _show_said(self, text: str, *, waits: bool) -> None:
+        """Show a message that is stored and not yet answered."""
         if waits:
             with self._lock:
                 self._queued.append(text)
@@ -257,6 +259,12 @@ class Terminal:
         self._stopping = True
         chat.interrupt()
         self._drop_question()
+        self._forget_late_stop(chat)
+
+    def _forget_late_stop(self, chat: Chat) -> None:
+        """Take back a stop of what had ended by then, and may have settled before the stop."""
+        if not chat.busy:
+            self._stopping = False
 
     def _above(self) -> StyleAndTextTuples:
         size = self._output.get_size()

@@ -21,13 +21,56 @@ from agent.tui.interactive import Terminal
 from hermes_state import SessionDB
 from run_agent import AIAgent
 
-_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07)")
+_PIECE = re.compile(r"\x1b\[([0-9;?]*)([a-zA-Z])|\x1b\][^\x07]*\x07|(.)", re.DOTALL)
 WAIT_S = 10.0
 
 
 def squeezed(text: str) -> str:
-    """Return what is readable of a terminal's output, without blanks: a redraw skips over them."""
-    return "".join(_SEQUENCE.sub("", text).split())
+    """Return a text without its blanks."""
+    return "".join(text.split())
+
+
+class Sheet:
+    """What a terminal that never scrolls shows, read row by row: a redraw sends only those
+    characters of a row that have changed."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[str]] = [[]]
+        self._row = self._column = 0
+
+    def draw(self, text: str) -> list[str]:
+        """Take what is sent to a terminal; return each row in which something was drawn, whole."""
+        drawn: set[int] = set()
+        for piece in _PIECE.finditer(text):
+            given, order, character = piece.groups()
+            if order is not None:
+                self._move(order, int(given) if given.isdecimal() else 1)
+            elif character == "\r":
+                self._column = 0
+            elif character == "\n":
+                self._row += 1
+            elif character is not None:
+                self._put(character)
+                drawn.add(self._row)
+            self._rows += [[] for _ in range(len(self._rows), self._row + 1)]
+        return ["".join(self._rows[row]) for row in sorted(drawn) if row < len(self._rows)]
+
+    def _move(self, order: str, count: int) -> None:
+        row = self._rows[self._row]
+        if order in "AB":
+            self._row = max(0, self._row + (count if order == "B" else -count))
+        elif order in "CD":
+            self._column = max(0, self._column + (count if order == "C" else -count))
+        elif order in "JK":
+            del row[self._column :]
+            if order == "J":
+                del self._rows[self._row + 1 :]
+
+    def _put(self, character: str) -> None:
+        row = self._rows[self._row]
+        row += [" "] * (self._column + 1 - len(row))
+        row[self._column] = character
+        self._column += 1
 
 
 class Paper(io.StringIO):
@@ -36,11 +79,14 @@ class Paper(io.StringIO):
     def __init__(self) -> None:
         super().__init__()
         self._changed = threading.Condition()
+        self._sheet = Sheet()
+        self._drawn = ""
         self._seen = 0
 
     def write(self, text: str) -> int:
         with self._changed:
             count = super().write(text)
+            self._drawn += squeezed("".join(self._sheet.draw(text)))
             self._changed.notify_all()
         return count
 
@@ -49,18 +95,14 @@ class Paper(io.StringIO):
         wanted = squeezed(text)
 
         def found() -> bool:
-            at = squeezed(self.getvalue()).find(wanted, self._seen)
+            at = self._drawn.find(wanted, self._seen)
             if at >= 0:
                 self._seen = at + len(wanted)
             return at >= 0
 
         with self._changed:
             if not self._changed.wait_for(found, WAIT_S):
-                raise TimeoutError(f"{text!r} was not drawn; {squeezed(self.getvalue())[-2000:]!r}")
-
-    def holds(self, text: str) -> bool:
-        """Return whether a text was ever drawn."""
-        return squeezed(text) in squeezed(self.getvalue())
+                raise TimeoutError(f"{text!r} was not drawn; {self._drawn[-2000:]!r}")
 
 
 class Desk:

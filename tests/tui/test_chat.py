@@ -62,7 +62,7 @@ def test_jobs_run_in_order_and_a_failure_does_not_end_the_worker(store: SessionD
     for job in (lambda: ear.said.append("first"), wrong, lambda: ear.said.append("third")):
         chat.start(job)
     for _ in range(3):
-        assert ear.rest.acquire(timeout=5)
+        assert ear.rest.acquire(timeout=10)
     chat.close()
     chat.close()
     assert ear.said == ["first", "failed 2: not like this", "third"]
@@ -82,6 +82,24 @@ def test_closing_stops_the_turn_and_keeps_the_messages_that_wait(store: SessionD
     rows = store.history(session_id)
     assert [row.message["content"] for row in rows] == ["one", "two"]
     assert len(provider.requests) == 1
+
+
+def test_a_message_is_shown_before_anything_of_its_answer(store: SessionDB) -> None:
+    ear = Ear()
+    chat = Chat(opener(ScriptedProvider(), store), ear, store)
+    chat.switch(None)
+    provider = chat.agent.provider
+    assert isinstance(provider, ScriptedProvider)
+
+    def shown() -> None:
+        stored = store.history(chat.agent.session_id)
+        ear.said.append(f"{len(stored)} stored, {len(provider.requests)} asked, {chat.busy}")
+
+    chat.say("one", shown)
+    assert ear.rest.acquire(timeout=10)
+    chat.close()
+    assert ear.said[0] == "1 stored, 0 asked, False"
+    assert ear.said[-1] == "ended: ok"
 
 
 def test_a_session_that_cannot_be_opened_leaves_the_one_before(store: SessionDB) -> None:

@@ -13,7 +13,9 @@ from agent.sessions.records import PassStatus
 from agent.testing.builders import call, conversation
 from agent.testing.scripted import Scripted, ScriptedProvider
 from agent.testing.summaries import GOOD_SUMMARY
-from tests.tui.conftest import Desk, Seat
+from agent.tui.chat import Chat
+from agent.tui.interactive import Terminal
+from tests.tui.conftest import Desk, Paper, Seat
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|38|48)(?:;\d+)*m")
 
@@ -65,6 +67,39 @@ def test_a_first_interrupt_stops_the_turn_and_a_second_one_leaves(sit: Seat) -> 
     desk.see("the turn was stopped")
     assert desk.users() == ["question"]
     assert desk.leave("\x03") == 130
+
+
+def test_an_interrupt_that_comes_as_a_turn_ends_is_none_for_the_next_one(
+    sit: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = [threading.Event(), threading.Event()]
+    provider = ScriptedProvider([Scripted("one", hold=held[0]), Scripted("two", hold=held[1])])
+    settled = threading.Semaphore(0)
+    settle, is_busy = Terminal.settled, vars(Chat)["busy"].fget
+
+    def busy_until_it_has_settled(chat: Chat) -> bool:
+        busy = bool(is_busy(chat))
+        if busy and not held[0].is_set():
+            held[0].set()
+            assert settled.acquire(timeout=10)
+        return busy
+
+    def settled_and_told(terminal: Terminal) -> None:
+        settle(terminal)
+        settled.release()
+
+    monkeypatch.setattr(Terminal, "settled", settled_and_told)
+    desk = sit(provider)
+    desk.send("first")
+    provider.wait_for_requests(1)
+    monkeypatch.setattr(Chat, "busy", property(busy_until_it_has_settled))
+    desk.type("\x03")
+    desk.see("one", "tokens, 1 %")
+    desk.send("second")
+    provider.wait_for_requests(2)
+    desk.type("\x03")
+    desk.see("the turn was stopped")
+    assert desk.codes == []
 
 
 def test_stop_ends_a_turn_and_the_session_goes_on(sit: Seat) -> None:
@@ -274,3 +309,13 @@ def test_a_narrow_terminal_keeps_the_prompt_and_the_share(sit: Seat) -> None:
     desk.send("hello")
     desk.see("› hello", "a long answer that", "has to be broken", "1 %")
     assert desk.leave() == 0
+
+
+def test_the_paper_reads_a_row_whole_of_which_only_a_part_was_drawn_again() -> None:
+    paper = Paper()
+    paper.write(" ab 17 cd\r\n>")
+    paper.wait_for("17 cd")
+    paper.write("\x1b[A\r xy\x1b[2C%\r\n")
+    paper.wait_for("xy 1% cd")
+    paper.write("\x1b[A\r\x1b[4C\x1b[Jno\x1b[2D\x1b[2C more")
+    paper.wait_for("xy no more")
