@@ -16,7 +16,7 @@ from agent.sessions.records import PassRecord, PassStatus
 from agent.sessions.shapes import pass_shape
 from agent.settings import load_settings
 from agent.tui.chat import Chat, find_pass
-from agent.tui.lines import LineScreen, wait_for_job
+from agent.tui.lines import LineScreen, run_job
 from agent.tui.receipt import as_planned, pass_failure, plan_lines
 from agent.tui.render import Line, pass_line
 from run_agent import AIAgent
@@ -83,8 +83,11 @@ class _Command:
     def _run(self, step: Callable[[AIAgent], PassRecord | None]) -> PassRecord | None:
         """Run one step of the agent and return its record; None when it failed, which is told."""
         done: list[PassRecord | None] = []
-        self._chat.start(lambda: done.append(step(self._chat.agent)))
-        wait_for_job(self._chat, self._screen)
+
+        def job() -> None:
+            done.append(step(self._chat.agent))
+
+        run_job(self._chat, self._screen, partial(self._chat.start, job))
         return done[0] if done else None
 
     def _tell(self, record: PassRecord | None) -> int:

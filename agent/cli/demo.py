@@ -30,7 +30,7 @@ from agent.sessions.records import PassRecord
 from agent.tui import figures
 from agent.tui.changes import undo_lines
 from agent.tui.chat import Chat, Screen, find_pass
-from agent.tui.lines import LineScreen, wait_for_job
+from agent.tui.lines import LineScreen, run_job
 from agent.tui.render import Line, meter_text, passes_table, row_lines
 from hermes_state import SessionDB
 from run_agent import AIAgent
@@ -185,8 +185,7 @@ class Demo:
         self._screen.replaying = True
 
     def _turn(self, request: str) -> None:
-        self._chat.say(request)
-        wait_for_job(self._chat, self._screen)
+        run_job(self._chat, self._screen, partial(self._chat.say, request))
 
     def _passes(self) -> list[PassRecord]:
         return self._chat.store.passes(self._chat.agent.session_id)

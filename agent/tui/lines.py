@@ -60,7 +60,9 @@ class LineScreen:
         self._err = err
         self._live = live
         self._lines = EventLines(find_pass)
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._settled = 0
+        self._waited_for = 0
         self._text_open = False
         self._progress_due_s = 0.0
         self._progress_open = False
@@ -80,23 +82,23 @@ class LineScreen:
         self._queue.put(lambda: self.print_failure(failure))
 
     def settled(self) -> None:
-        self._queue.put(None)
+        self._settled += 1
+        self._queue.put(lambda: None)  # wakes the main thread
 
     def ask(self, question: str) -> str | None:
         return None
 
     # -- main thread ------------------------------------------------------------------------
     def wait(self) -> None:
-        """Print until the running job has settled."""
-        while (piece := self._queue.get()) is not None:
-            piece()
+        """Print until the running job has settled; called again after a Ctrl-C, go on with that."""
+        while self._settled <= self._waited_for or not self._queue.empty():
+            self._queue.get()()
+        self._waited_for += 1
 
     def flush(self) -> None:
         """Print what is there."""
         while not self._queue.empty():
-            piece = self._queue.get()
-            if piece is not None:
-                piece()
+            self._queue.get()()
 
     def print_lines(self, lines: Sequence[Line]) -> None:
         """Write the output of a command."""
@@ -208,21 +210,30 @@ def run_lines(chat: Chat, screen: LineScreen, source: Iterable[str]) -> int:
 
 def answer_line(chat: Chat, screen: LineScreen, text: str) -> None:
     """Run one message or command and print until it is done."""
-    started_before = chat.jobs_started
-    try:
-        if not slash.run(chat, text):
-            chat.say(text)
-    except HermesError as error:
-        screen.failed(describe(error))
-    for _ in range(chat.jobs_started - started_before):
-        wait_for_job(chat, screen)
+
+    def hand_over() -> None:
+        try:
+            if not slash.run(chat, text):
+                chat.say(text)
+        except HermesError as error:
+            screen.failed(describe(error))
+
+    run_job(chat, screen, hand_over)
     screen.flush()
 
 
-def wait_for_job(chat: Chat, screen: LineScreen) -> None:
-    """Print until the running job has settled; a first Ctrl-C stops it, a second one leaves."""
+def run_job(chat: Chat, screen: LineScreen, hand_over: Callable[[], object]) -> None:
+    """Hand a job over, if `hand_over` finds one, and print until it has settled.
+
+    A first Ctrl-C stops it, a second one leaves, as one does before there is a job.
+    """
+    started_before = chat.jobs_started
     try:
-        screen.wait()
+        hand_over()
+        if chat.jobs_started > started_before:
+            screen.wait()
     except KeyboardInterrupt:
+        if chat.jobs_started == started_before:
+            raise
         chat.interrupt()
         screen.wait()

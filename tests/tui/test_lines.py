@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import io
+import signal
+import threading
+from functools import partial
+
+import pytest
 
 from agent.base.events import (
     CompactionProgress,
@@ -14,9 +19,14 @@ from agent.base.events import (
     ToolStarted,
     TurnFinished,
 )
+from agent.base.settings import Settings
+from agent.testing.scripted import Scripted, ScriptedProvider
+from agent.tui.chat import Chat, find_pass
 from agent.tui.failures import Failure
-from agent.tui.lines import JsonScreen, LineScreen
+from agent.tui.lines import JsonScreen, LineScreen, run_job
 from agent.tui.render import Line
+from hermes_state import SessionDB
+from tests.tui.conftest import OpenScripted
 
 STARTED = CompactionStarted(pass_id="p", trigger="overflow", strategy="builtin")
 
@@ -105,3 +115,24 @@ def test_among_events_only_json_reaches_the_output() -> None:
         '{"type":"text_delta","session_id":"s","turn_id":"t","at":1.5,"text":"a\\nb"}\n'
     )
     assert err.getvalue() == "help\n"
+
+
+def test_an_interrupt_before_a_job_is_waited_for_stops_it(store: SessionDB) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    screen = LineScreen(out, err, partial(find_pass, store))
+    held = Scripted("never", hold=threading.Event())
+    provider = ScriptedProvider([held])
+    chat = Chat(OpenScripted(provider, Settings(), store), screen, store)
+    chat.switch(None)
+
+    def interrupted_at_once() -> None:
+        chat.say("one")
+        provider.wait_for_requests(1)
+        signal.raise_signal(signal.SIGINT)
+
+    run_job(chat, screen, interrupted_at_once)
+    run_job(chat, screen, partial(chat.say, "two"))
+    with pytest.raises(KeyboardInterrupt):
+        run_job(chat, screen, partial(signal.raise_signal, signal.SIGINT))
+    chat.close()
+    assert (out.getvalue(), err.getvalue()) == ("ok\n", "hermes: the turn was stopped\n")
