@@ -116,9 +116,10 @@ class Connection:
         return line
 
     def ended(self) -> NetworkError:
-        """Return the error for a process that is not there any more."""
+        """Return the error for a process that is not there any more, with its last words."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_WAIT_S)
+            self._readers[-1].join(_END_WAIT_S)
         said = " ".join("".join(self._said).split())[-_KEPT_ERROR_CHARS:]
         return NetworkError(
             f"{self._route}: the app-server ended (exit code {self._process.poll()})"

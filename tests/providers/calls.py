@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from agent.base.errors import HermesError
 from agent.providers import transport
 from agent.providers.protocol import CallWatch, Limits, ModelRequest
+from agent.testing.clock import FakeClock
+from agent.testing.stub_line import COMMENT
 from tests.providers.conftest import Wire
-from tests.providers.raw_server import CERTIFICATE, STREAM_HEAD, Peer
+from tests.providers.raw_server import CERTIFICATE, STREAM_HEAD, Peer, Talk
 
 ANSWER = (
     b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n'
@@ -25,11 +28,44 @@ def request(text: str = "hello") -> ModelRequest:
 
 
 def answer(peer: Peer) -> None:
-    """Read requests and answer each with a short stream until the client leaves."""
+    """Read requests and answer each with a short stream until the client leaves.
+
+    In one piece: a client does not wait long for the end of a finished stream.
+    """
     while peer.read_request():
-        peer.send(STREAM_HEAD)
-        peer.send_chunk(ANSWER)
-        peer.send(b"0\r\n\r\n")
+        peer.send(STREAM_HEAD + chunk(ANSWER) + b"0\r\n\r\n")
+
+
+class Heard:
+    """What a call has heard of a body; each piece moves the call's clock on by some seconds.
+
+    The server sends a piece once the one before was heard, so that each is waited for.
+    """
+
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
+        self.counts: list[int] = []
+        self._clock, self._seconds = clock, seconds
+        self._turn = threading.Semaphore(1)
+
+    def hear(self, count: int) -> None:
+        """Hear a piece; for `CallWatch.on_bytes`."""
+        self.counts.append(count)
+        self._clock.advance(self._seconds)
+        self._turn.release()
+
+    def comments_then(self, body: bytes, *, count: int) -> Talk:
+        """Return a talk that sends so many comment lines before it sends a stream's body."""
+
+        def talk(peer: Peer) -> None:
+            peer.read_request()
+            peer.send(STREAM_HEAD)
+            for piece in [*[COMMENT] * count, body]:
+                assert self._turn.acquire(timeout=10)
+                peer.send_chunk(piece)
+            peer.send(b"0\r\n\r\n")
+            peer.wait_until_gone()
+
+        return talk
 
 
 def chunk(data: bytes) -> bytes:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agent.providers import call
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.http_model import HttpModel
+from agent.testing.clock import FakeClock
 from tests.providers.raw_server import RawServer, Serve, Talk
 
 Wire = Callable[..., HttpModel]
@@ -46,6 +48,22 @@ def serve() -> Iterator[Serve]:
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def call_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The clock by which calls of this test count their limits; it moves by hand only."""
+    clock = FakeClock()
+    monkeypatch.setattr(call, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port on loopback that refuses connections, and that nobody else is given meanwhile."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 @pytest.fixture

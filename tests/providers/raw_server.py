@@ -42,7 +42,10 @@ class Peer:
             if name.lower() == b"content-length":
                 length = int(value)
         while len(body) < length:
-            body += self.sock.recv(65536)
+            piece = self.sock.recv(65536)
+            if not piece:
+                return b""
+            body += piece
         return head + b"\r\n\r\n" + body
 
     def send(self, data: bytes) -> None:
@@ -86,7 +89,7 @@ class RawServer:
         return f"{self.scheme}://127.0.0.1:{self.port}/v1"
 
     def peer(self, number: int) -> Peer:
-        """Return a connection, counted from 1; a client may be done with it before it is accepted."""
+        """Return a connection, counted from 1, once accepted: its client may be done by then."""
         with self._grew:
             assert self._grew.wait_for(lambda: len(self.peers) >= number, 10)
             return self.peers[number - 1]

@@ -246,7 +246,7 @@ def test_an_answer_that_is_none_says_what_to_check(wire: Wire, serve: Serve, bod
 def test_what_a_listener_raises_ends_the_call_and_its_connection(
     wire: Wire, stub: StubModelServer
 ) -> None:
-    stub.script([Reply(text="long " * 50, chunk_delay_s=0.02)])
+    stub.script([Reply(text="long " * 50, stall_after_chars=40)])
 
     def stumble(_delta: Delta) -> None:
         raise KeyError("listener")
@@ -254,7 +254,7 @@ def test_what_a_listener_raises_ends_the_call_and_its_connection(
     watch = CallWatch(on_delta=stumble)
     with pytest.raises(KeyError):
         wire(stub.base_url).complete(ModelRequest(messages=[USER]), limits=LIMITS, watch=watch)
-    assert stub.requests[0].done.wait(5)
+    assert stub.requests[0].done.wait(10)
     assert stub.requests[0].client_closed_at is not None
 
 

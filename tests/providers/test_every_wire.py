@@ -172,7 +172,7 @@ def test_usage_is_one_record_and_a_missing_one_is_none(
 def test_what_a_listener_raises_ends_the_call_and_its_connection(
     wire: Wire, stub: StubModelServer
 ) -> None:
-    stub.script([Reply(text="long " * 50, chunk_delay_s=0.02)])
+    stub.script([Reply(text="long " * 50, stall_after_chars=40)])
 
     def stumble(_delta: Delta) -> None:
         raise KeyError("listener")
@@ -181,7 +181,7 @@ def test_what_a_listener_raises_ends_the_call_and_its_connection(
         wire(stub.base_url).complete(
             ModelRequest(messages=[HELLO]), limits=LIMITS, watch=CallWatch(on_delta=stumble)
         )
-    assert stub.requests[0].done.wait(5)
+    assert stub.requests[0].done.wait(10)
     assert stub.requests[0].client_closed_at is not None
 
 
@@ -354,10 +354,11 @@ def test_nothing_is_sent_again_once_an_answer_has_begun(wire: Wire, stub: StubMo
 
 
 def test_silence_has_its_limits(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(before_first_byte_s=9), Reply(text="half " * 9, stall_after_chars=9)])
-    quick = replace(ONCE, first_byte_s=0.2, idle_s=0.2)
-    assert type(failed(wire(stub.base_url), limits=quick)) is CallTimeout
-    assert type(failed(wire(stub.base_url), limits=quick)) is CallStalled
+    stub.script([Reply(before_first_byte_s=30)], model="silent")
+    stub.script([Reply(text="half " * 9, stall_after_chars=9)], model="stalls")
+    silent, stalls = wire(stub.base_url, model="silent"), wire(stub.base_url, model="stalls")
+    assert type(failed(silent, limits=replace(ONCE, first_byte_s=0.2))) is CallTimeout
+    assert type(failed(stalls, limits=replace(ONCE, idle_s=0.2))) is CallStalled
 
 
 @pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"", b"{broken", b"[1]", b"data: x\n\n"])
@@ -383,13 +384,17 @@ PHASES = {
 def test_a_cancel_ends_a_call_at_once(
     wire: Wire, stub: StubModelServer, script: Reply, bytes_due: bool
 ) -> None:
-    stub.script([script])
-    limits = replace(LIMITS, total_s=60)
-    running = Running(wire(stub.base_url), ModelRequest(messages=[HELLO]), limits)
-    [request] = stub.wait_for_requests(1)
-    if bytes_due:
-        assert running.bytes.acquire(timeout=5)
-    threading.Event().wait(0.05)
-    assert_cancelled(running)
-    assert request.done.wait(5)
-    assert len(stub.requests) == 1
+    stub.script([], then=script)
+    limits, begun = replace(LIMITS, total_s=60), list[Running]()
+
+    def begin() -> Running:
+        begun.append(Running(wire(stub.base_url), ModelRequest(messages=[HELLO]), limits))
+        stub.wait_for_requests(len(begun))
+        if bytes_due:
+            assert begun[-1].bytes.acquire(timeout=10)
+        threading.Event().wait(0.05)
+        return begun[-1]
+
+    assert_cancelled(begin)
+    assert all(request.done.wait(10) for request in stub.requests)
+    assert len(stub.requests) == len(begun)

@@ -334,7 +334,7 @@ def test_a_connection_that_stays_open_after_the_end_is_not_waited_for(
     end = orjson.dumps({"type": "response.completed", "response": whole(message_item("a"))})
     server = serve(read_then(STREAM_HEAD, chunk(b"data: " + end + b"\n\n")))
     assert ask(wire(server.base_url)).message["content"] == "a"
-    assert server.peer(1).gone.wait(5)
+    assert server.peer(1).gone.wait(10)
 
 
 def test_events_without_an_answer_are_none(wire: Wire, stub: StubModelServer) -> None:

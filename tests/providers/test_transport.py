@@ -13,12 +13,16 @@ import pytest
 from agent.base.errors import CallStalled, CallTimeout, NetworkError, StoreBusy
 from agent.providers import transport
 from agent.providers.protocol import CallWatch, Limits, ModelRequest
+from agent.testing.clock import FakeClock
+from agent.testing.stub_line import COMMENT
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
+from tests.best_of import best_of
 from tests.providers.calls import (
     ANSWER,
     PIECE,
     QUICK,
+    Heard,
     answer,
     chunk,
     failed,
@@ -74,10 +78,12 @@ def test_the_total_limit_ends_a_stream_that_trickles(wire: Wire, stub: StubModel
 
 
 def test_the_wait_for_the_first_token_is_no_idleness(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(text="late", before_first_byte_s=0.5)])
+    """The body comes in one piece, so that there is no silence inside it."""
+    kind = {"content-type": "text/event-stream"}
+    stub.script([Reply(raw_body=ANSWER, headers=kind, before_first_byte_s=0.5)])
     limits = Limits(first_byte_s=10, idle_s=0.1, retries=0)
     reply = wire(stub.base_url).complete(request(), limits=limits, watch=CallWatch())
-    assert reply.message["content"] == "late"
+    assert reply.message["content"] == "hi"
 
 
 def test_a_server_that_answers_whole_is_bound_by_the_total_limit(
@@ -95,10 +101,11 @@ def test_an_answer_in_one_piece_is_bound_by_the_total_limit_only(
     wire: Wire, stub: StubModelServer, stream: bool, headers_first: bool
 ) -> None:
     """Until its headers say so, an answer that was asked for as a stream counts as one."""
-    is_known = headers_first or not stream
-    late = Reply(before_first_byte_s=0.4, headers_first=headers_first, ignore_stream=True)
-    stub.script([], then=late)
-    limits = Limits(first_byte_s=0.15 if is_known else 5, idle_s=0.15, retries=0)
+    first_byte_s = (1.0 if headers_first else 10.0) if stream else 0.15
+    wait_s = 1.5 if first_byte_s == 1.0 else 0.4
+    late = Reply(before_first_byte_s=wait_s, headers_first=headers_first, ignore_stream=True)
+    stub.script([late], then=replace(late, before_first_byte_s=30))
+    limits = Limits(first_byte_s=first_byte_s, idle_s=0.15, retries=0)
     sent = ModelRequest(messages=request().messages, stream=stream)
     provider = wire(stub.base_url)
     assert provider.complete(sent, limits=limits, watch=CallWatch()).message["content"] == "ok"
@@ -106,14 +113,14 @@ def test_an_answer_in_one_piece_is_bound_by_the_total_limit_only(
         provider.complete(sent, limits=Limits(total_s=0.2, retries=0), watch=CallWatch())
 
 
-def test_comment_lines_are_life(wire: Wire, stub: StubModelServer) -> None:
-    stub.script([Reply(text="late", before_first_byte_s=1.0, comments_every_s=0.1)])
-    counts: list[int] = []
-    limits = Limits(first_byte_s=0.6, idle_s=0.6, retries=0)
-    watch = CallWatch(on_bytes=counts.append)
-    reply = wire(stub.base_url).complete(request(), limits=limits, watch=watch)
-    assert reply.message["content"] == "late"
-    assert len(counts) > 5
+def test_comment_lines_are_life(wire: Wire, serve: Serve, call_clock: FakeClock) -> None:
+    heard = Heard(call_clock, seconds=9)
+    server = serve(heard.comments_then(ANSWER, count=6))
+    limits = Limits(first_byte_s=10, idle_s=10, total_s=0, retries=0)
+    watch = CallWatch(on_bytes=heard.hear)
+    reply = wire(server.base_url).complete(request(), limits=limits, watch=watch)
+    assert reply.message["content"] == "hi"
+    assert heard.counts == [len(COMMENT)] * 6 + [len(ANSWER)]
 
 
 def test_every_byte_of_the_body_is_counted(wire: Wire, serve: Serve) -> None:
@@ -139,7 +146,7 @@ def test_a_connection_is_kept_and_used_again(wire: Wire, serve: Serve) -> None:
         provider.complete(request(), limits=QUICK, watch=CallWatch())
     assert len(server.peers) == 1
     provider.close()
-    assert server.peer(1).gone.wait(5)
+    assert server.peer(1).gone.wait(10)
     provider.complete(request(), limits=QUICK, watch=CallWatch())
     assert len(server.peers) == 2
 
@@ -170,7 +177,7 @@ def test_what_fails_then_ends_the_call(wire: Wire, serve: Serve) -> None:
     server = serve(answer)
     with pytest.raises(StoreBusy):
         wire(server.base_url).complete(request(), limits=QUICK, watch=CallWatch(on_sent=fail))
-    assert server.peer(1).gone.wait(5)
+    assert server.peer(1).gone.wait(10)
 
 
 def test_a_server_that_keeps_a_finished_stream_open_is_not_waited_for(
@@ -178,11 +185,15 @@ def test_a_server_that_keeps_a_finished_stream_open_is_not_waited_for(
 ) -> None:
     server = serve(read_then(STREAM_HEAD, chunk(ANSWER)))
     provider = wire(server.base_url)
-    started = time.monotonic()
-    reply = provider.complete(request(), limits=QUICK, watch=CallWatch())
-    assert (reply.message["content"], reply.finish_reason) == ("hi", "stop")
-    assert time.monotonic() - started < 1
-    assert server.peer(1).gone.wait(5)
+
+    def call() -> float:
+        started = time.monotonic()
+        reply = provider.complete(request(), limits=QUICK, watch=CallWatch())
+        assert (reply.message["content"], reply.finish_reason) == ("hi", "stop")
+        return time.monotonic() - started
+
+    assert best_of(call, 1) < 1
+    assert all(peer.gone.wait(10) for peer in server.peers)
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_replaced(
@@ -197,7 +208,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_replaced(
     # The close may arrive while the second request is on its way: that is what retries are for.
     for _ in range(2):
         provider.complete(request(), limits=replace(QUICK, retries=1), watch=CallWatch())
-        assert server.peers[-1].gone.wait(5)
+        assert server.peers[-1].gone.wait(10)
     assert len(server.peers) == 2
 
 
@@ -210,11 +221,9 @@ def test_a_compressed_body_is_read(wire: Wire, serve: Serve) -> None:
 
 
 def test_the_next_address_of_a_host_is_tried(
-    wire: Wire, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, serve: Serve, closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve(answer)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed_port = listener.getsockname()[1]
     kind = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
     addresses = [(*kind, ("127.0.0.1", port)) for port in (closed_port, server.port)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_named: addresses)
@@ -228,10 +237,8 @@ def test_a_name_that_does_not_exist_is_a_network_error(wire: Wire) -> None:
     assert str(error).startswith("m at http://model.invalid/v1 cannot be reached: ")
 
 
-def test_a_refused_connection_is_a_network_error(wire: Wire) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    error = failed(wire, f"http://127.0.0.1:{port}/v1", QUICK)
+def test_a_refused_connection_is_a_network_error(wire: Wire, closed_port: int) -> None:
+    error = failed(wire, f"http://127.0.0.1:{closed_port}/v1", QUICK)
     assert isinstance(error, NetworkError)
     assert "cannot connect to 127.0.0.1" in str(error)
 
