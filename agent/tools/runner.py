@@ -276,15 +276,18 @@ class _Round:
             self._end(call, INTERRUPTED, ok=False)
 
     def _collect_stopped(self) -> list[_Done]:
-        """Cancel what runs and return what ends within the grace, so that no child is left."""
+        """Cancel what runs and return what ends within the grace, so that no child is left.
+
+        What has ended by then counts, also when this thread is late to look.
+        """
         running = [call for call in self._open() if call.running]
         for call in running:
             call.cancel.cancel()
         until_s = time.monotonic() + _STOP_GRACE_S
         done: list[_Done] = []
-        while len(done) < len(running) and (left_s := until_s - time.monotonic()) > 0:
+        while len(done) < len(running):
             try:
-                said = self._inbox.get(timeout=left_s)
+                said = self._inbox.get(timeout=max(0.0, until_s - time.monotonic()))
             except queue.Empty:
                 break
             if isinstance(said, _Done) and said.call in running:

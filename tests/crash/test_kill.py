@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -48,26 +49,27 @@ def server():
 
 
 def run_until_killed(database: Path, base_url: str, after_rows: int, delay_s: float) -> list[str]:
-    """Kill a child `delay_s` after it told of `after_rows` rows; return all that it told."""
-    child = subprocess.Popen(
-        [sys.executable, str(CHILD), str(database), base_url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=database.parent,
-    )
-    assert child.stdout is not None
-    told = []
-    for line in child.stdout:
-        told.append(line.strip())
-        if len(told) == after_rows:
-            break
-    timer = threading.Event()
-    timer.wait(delay_s)
-    child.send_signal(signal.SIGKILL)
-    rest, errors = child.communicate(timeout=10)
-    assert child.returncode == -signal.SIGKILL, errors
-    told += [line for line in rest.splitlines() if line.count(" ") == 2 and len(line) > 66]
+    """Kill a child `delay_s` after it told of `after_rows` rows; return all that it told.
+
+    One reader takes all lines, so none is cut in two; the last may be, by the kill.
+    """
+    errors = database.with_suffix(".errors")
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(
+            [sys.executable, str(CHILD), str(database), base_url],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            cwd=database.parent,
+        ) as child,
+    ):
+        assert child.stdout is not None
+        told = list(islice(child.stdout, after_rows))
+        threading.Event().wait(delay_s)
+        child.kill()
+        told += [line for line in child.stdout if line.endswith("\n")]
+    assert child.returncode == -signal.SIGKILL, errors.read_text()
     return told
 
 
