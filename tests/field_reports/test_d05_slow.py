@@ -57,27 +57,28 @@ def test_d05_six_seconds_of_prefill_and_twenty_tokens_a_second_commit(compact, i
     assert [row["content"] for row in made] == [SUMMARY]
 
 
-QUICK_IDLE_S = 0.5
+QUICK_IDLE_S, SILENT_S = 1.2, 3.6
+"""An idle limit that no hiccup of the machine reaches, and three times that."""
 SURVIVES = {
     "comment lines before the first token": Reply(
-        text=SUMMARY, before_first_byte_s=1.5, comments_every_s=0.1
+        text=SUMMARY, before_first_byte_s=SILENT_S, comments_every_s=0.1
     ),
     "comment lines inside the answer": Reply(
-        text=SUMMARY, stall_after_chars=100, stall_s=1.5, comments_every_s=0.1
+        text=SUMMARY, stall_after_chars=100, stall_s=SILENT_S, comments_every_s=0.1
     ),
-    "silence before the first token only": Reply(text=SUMMARY, before_first_byte_s=1.5),
-    "headers late as well": Reply(text=SUMMARY, before_first_byte_s=1.5, headers_first=False),
+    "silence before the first token only": Reply(text=SUMMARY, before_first_byte_s=SILENT_S),
+    "headers late as well": Reply(text=SUMMARY, before_first_byte_s=SILENT_S, headers_first=False),
     "in one piece after a silence": Reply(
-        text=SUMMARY, before_first_byte_s=1.5, ignore_stream=True
+        text=SUMMARY, before_first_byte_s=SILENT_S, ignore_stream=True
     ),
 }
 
 
 @pytest.mark.parametrize("reply", SURVIVES.values(), ids=SURVIVES)
 def test_d05_what_shows_life_is_never_ended_by_the_idle_limit(compact, reply):
-    bench, record, took_s = compact(reply, idle_s=QUICK_IDLE_S, first_token_s=5.0)
+    bench, record, took_s = compact(reply, idle_s=QUICK_IDLE_S, first_token_s=15.0)
     assert record.status is PassStatus.COMMITTED
-    assert took_s > 1.5
+    assert took_s > SILENT_S
     assert len(bench.summary_requests) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,11 +29,12 @@ from tests.field_reports.harness import (
 )
 
 WINDOW, FULL = 8_000, 5_500
-TAKES_S, SENT_AT_S = 3.0, (0.1, 1.0, 2.9)
+SENT_AT_S = (0.1, 1.0, 2.9)
 
 
-def slow_summary(**options: object) -> Reply:
-    return Reply(text=SUMMARY, **{"before_first_byte_s": TAKES_S, **options})  # type: ignore[arg-type]
+def slow_summary(release: threading.Event) -> Reply:
+    """Return a summary that begins once the event is set."""
+    return Reply(text=SUMMARY, before_first_byte_s=math.inf, release=release)
 
 
 @pytest.fixture
@@ -51,7 +53,8 @@ def said_in(request: RecordedRequest, given: Iterable[str]) -> list[str]:
 def test_d13_four_messages_around_a_pass_are_four_rows_in_order_and_in_the_next_request(
     stub, bench
 ):
-    stub.script([slow_summary()], model=SUMMARISER)
+    release = threading.Event()
+    stub.script([slow_summary(release)], model=SUMMARISER)
     messages = [f"message sent at moment {number}" for number in range(5)]
     before = len(bench.rows)
 
@@ -69,6 +72,7 @@ def test_d13_four_messages_around_a_pass_are_four_rows_in_order_and_in_the_next_
             now_s = at_s
             assert bench.agent.busy == "pass"
             bench.agent.submit(text)
+        release.set()
         result = running.result(15)
 
     assert result.stop_reason == "stop"
@@ -83,7 +87,7 @@ def test_d13_four_messages_around_a_pass_are_four_rows_in_order_and_in_the_next_
 
 def test_d13_messages_sent_during_a_manual_pass_are_answered_by_the_next_turn(stub, bench):
     release = threading.Event()
-    stub.script([slow_summary(release=release)], model=SUMMARISER)
+    stub.script([slow_summary(release)], model=SUMMARISER)
     messages = [f"message {number}" for number in range(4)]
     before = len(bench.rows)
     with ThreadPoolExecutor(1) as pool:
@@ -106,7 +110,7 @@ def test_d13_messages_sent_during_a_manual_pass_are_answered_by_the_next_turn(st
 def test_d13_messages_survive_a_pass_that_fails_or_is_stopped(stub, bench):
     for number, fault in enumerate((Reply(status=401), None)):
         release = threading.Event()
-        stub.script([fault or slow_summary(release=release)], model=SUMMARISER)
+        stub.script([fault or slow_summary(release)], model=SUMMARISER)
         seen = len(stub.requests)
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(bench.agent.compress)
@@ -120,7 +124,7 @@ def test_d13_messages_survive_a_pass_that_fails_or_is_stopped(stub, bench):
 
 def test_d13_a_message_sent_during_the_answer_is_answered_after_it(stub, bench):
     release = threading.Event()
-    stub.script([Reply(text="first answer", before_first_byte_s=9.0, release=release)])
+    stub.script([Reply(text="first answer", before_first_byte_s=math.inf, release=release)])
     stub.script([Reply(text=SUMMARY)], model=SUMMARISER)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(bench.agent.run_conversation, "first message")
@@ -144,7 +148,7 @@ def test_d13_whenever_messages_come_each_is_one_row_and_each_is_carried_once(
     stub, open_bench, moments
 ):
     release = threading.Event()
-    stub.script([slow_summary(release=release)], model=SUMMARISER)
+    stub.script([slow_summary(release)], model=SUMMARISER)
     bench = open_bench(
         settings_for(stub.base_url, window_tokens=WINDOW), session_id=f"s{len(stub.requests)}"
     )
@@ -180,7 +184,7 @@ def test_d13_what_is_typed_while_a_pass_runs_is_stored_at_once_and_answered_in_o
 ):
     """The queue of the terminal: typing never waits for the pass."""
     release = threading.Event()
-    stub.script([slow_summary(release=release)], model=SUMMARISER)
+    stub.script([slow_summary(release)], model=SUMMARISER)
     stub.script(lambda _request: Reply(text=f"answer {len(bench.main_requests)}"))
     screen = LineScreen(io.StringIO(), io.StringIO(), lambda _pass_id: None)
     chat = Chat(lambda _session_id, _screen: bench.agent, screen, store)
@@ -216,7 +220,7 @@ def test_d13_lines_that_wait_in_line_mode_are_rows_of_their_own_each_answered(
     monkeypatch.setenv("HERMES_MODEL__CONTEXT_LENGTH", str(WINDOW))
     monkeypatch.setenv("HERMES_AUXILIARY__COMPRESSION__MODEL", SUMMARISER)
     monkeypatch.setenv("HERMES_COMPRESSION__BACKGROUND", "false")
-    stub.script([], model=SUMMARISER, then=slow_summary(before_first_byte_s=0.3))
+    stub.script([], model=SUMMARISER, then=Reply(text=SUMMARY, before_first_byte_s=0.3))
     answers = iter(range(1, 100))
     stub.script(lambda _request: Reply(text=f"answer {next(answers)}: {words(700, 'answer')}"))
     lines = [f"line {number}: {words(600, f'line {number}')}" for number in range(1, 9)]
