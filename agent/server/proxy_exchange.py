@@ -139,7 +139,7 @@ class Exchange:
         tries = self._conversations.settings.compression.max_attempts
         while isinstance(answered, TooLarge):
             if not prepared.estimated:
-                prepared = Prepared(None, standing.live_tokens + sent.overhead_tokens)
+                prepared = _as_stored(sent, standing)
             smaller = None
             if tries > 0:
                 host = host or self._conversations.host(standing)
@@ -157,7 +157,7 @@ class Exchange:
         if self._kept.standing is None:
             return None
         if not prepared.estimated:
-            prepared = Prepared(None, standing.live_tokens + sent.overhead_tokens)
+            prepared = _as_stored(sent, standing)
         self._kept.usage = answered.reader.usage if answered.reader is not None else None
         return sent, prepared
 
@@ -285,3 +285,9 @@ class Exchange:
             on_sent=store,
             model="" if sent is None else sent.model,
         )
+
+
+def _as_stored(sent: Sent, standing: Standing) -> Prepared:
+    """Return what a request was sent with whose tokens nobody had to know before."""
+    estimated = standing.live_tokens + sent.overhead_tokens
+    return Prepared(None, estimated, standing.generation)

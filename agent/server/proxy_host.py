@@ -49,11 +49,13 @@ class Moved(Exception):
 class Prepared:
     """What a request is sent with: messages, or None for the body as it came.
 
-    `estimated` are estimated tokens of the whole request.
+    `estimated` are estimated tokens of the whole request, `generation` is that of the conversation
+    it was made of.
     """
 
     messages: Sequence[Message] | None
     estimated: int
+    generation: int = 0
 
 
 class ProxyHost(AgentRuntime):
@@ -158,7 +160,7 @@ class ProxyHost(AgentRuntime):
         if as_it_came is not None:
             estimated = as_it_came + budget.overhead_tokens
             if estimated <= budget.usable_tokens or not self.settings.compression.enabled:
-                return Prepared(None, estimated)
+                return Prepared(None, estimated, self.live.head.generation)
         shaped = self._shape(turn)
         for _ in range(2):
             if not self._over(shaped):
@@ -192,13 +194,20 @@ class ProxyHost(AgentRuntime):
         return smaller if smaller.estimated < refused.estimated else None
 
     def follow(self, prepared: Prepared, usage: TokenUsage | None) -> None:
-        """After a reply: take the upstream's count over, and prepare a pass when one is near."""
+        """After a reply: take the upstream's count over, and prepare a pass when one is near.
+
+        A reply that comes behind a pass of another request says nothing of what that left.
+        """
         self.live.refresh()
+        is_of_now = prepared.generation == self.live.head.generation
         used = self.calibration.apply(prepared.estimated)
         if usage is not None and usage.held_tokens > 0:
             used = usage.held_tokens
             self._observe(prepared.estimated, used)
-            judge_last_pass(self, used, self.trigger_tokens, usage)
+            if is_of_now:
+                judge_last_pass(self, used, self.trigger_tokens, usage)
+        if not is_of_now:
+            return
         newest = self.live.messages[-1] if self.live.messages else {}
         used += self.calibration.apply(newest.get("_tokens", 0))
         self._may_be_prepared |= used >= PREPARE_SHARE * self.trigger_tokens
@@ -295,7 +304,8 @@ class ProxyHost(AgentRuntime):
             shaped = self._shape(turn, share=share)
         if self._over(shaped):
             raise cannot_fit(self, shaped)
-        return Prepared(shaped.messages, shaped.tokens + self.budget().overhead_tokens)
+        estimated = shaped.tokens + self.budget().overhead_tokens
+        return Prepared(shaped.messages, estimated, self.live.head.generation)
 
 
 def compose(sent: Sent, prepared: Prepared) -> list[Any]:

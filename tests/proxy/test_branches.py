@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from agent.base.messages import Message
 from agent.base.settings import CompressionSettings, ProxySettings, Settings
 from agent.server.proxy_chain import Sent, read_request
 from agent.server.proxy_conversations import Conversations
+from agent.server.proxy_exchange import Exchange
+from agent.server.proxy_host import Prepared
 from agent.sessions.prefixes import Expected
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
@@ -163,10 +167,18 @@ def test_a_refused_request_whose_conversation_another_took_on_is_compacted_in_it
             self.accept(others.pop())
         return expected
 
+    follow, followed = Exchange._follow, threading.Event()
+
+    def follow_and_tell(self: Exchange, sent: Sent, prepared: Prepared) -> None:
+        follow(self, sent, prepared)
+        followed.set()
+
     monkeypatch.setattr(Conversations, "expect", expect_late)
+    monkeypatch.setattr(Exchange, "_follow", follow_and_tell)
     with serving(store, stub.base_url, wide) as url, Caller(url) as one:
         one.messages = history(25)
         one.say("first")
+        assert followed.wait(10.0)  # after the refusal it would find a smaller window
         other = [*one.messages, {"role": "user", "content": "question of another"}]
         others.append(read_request({"model": MODEL, "messages": other}, "key-of-one"))
         one.say("question of one " + LINE * 200)

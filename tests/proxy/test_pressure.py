@@ -7,12 +7,14 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import orjson
 import pytest
 
 from agent.base.messages import Message
 from agent.base.settings import CompressionSettings, ProxySettings, Settings
+from agent.server.proxy_exchange import Exchange
 from agent.server.proxy_outlet import COMPANY
 from agent.sessions.records import PassKind, PassStatus
 from agent.sessions.routes import RouteBook, RouteKey
@@ -142,6 +144,29 @@ def test_a_pass_that_fails_gives_way_to_a_digest(
         one.say("and then?")
     assert refusals(stub) == []
     assert passes(store)[0][:2] == (PassKind.MECHANICAL, PassStatus.COMMITTED)
+
+
+def test_a_pass_is_not_judged_by_what_was_sent_before_it(
+    store: SessionDB, stub: StubModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.script(answering(lambda: Reply(text=GOOD_SUMMARY)))
+    follow = Exchange._follow
+    late: list[tuple[Any, ...]] = []
+
+    def follow_late(*given: Any) -> None:
+        late.append(given)
+        if len(late) == 2:
+            for each in late:
+                follow(*each)
+            judged.append(store.health(store.sessions()[0].id))
+
+    judged: list[object] = []
+    monkeypatch.setattr(Exchange, "_follow", follow_late)
+    with serving(store, stub.base_url, WAITS) as url, Caller(url) as one:
+        one.messages = history(30)
+        one.say("and now?")
+        one.say(LINE * 40)
+    assert (passes(store), judged) == ([(PassKind.SUMMARY, PassStatus.COMMITTED, "")], [{}])
 
 
 @pytest.mark.parametrize("stream", [False, True])
