@@ -53,7 +53,7 @@ def test_a_cancel_waits_for_the_commit_that_is_running(fence):
     stopper.start()
     assert fence.try_cancel_before_commit() is None
     fence.finish_commit()
-    stopper.join(5)
+    stopper.join(10)
     assert answers == [False]
 
 
@@ -138,10 +138,10 @@ def test_the_moment_of_the_stop_is_when_it_was_asked_not_when_it_got_the_lock():
     clock.asked.clear()
     stopper = threading.Thread(target=fence.cancel_before_commit)
     stopper.start()
-    assert clock.asked.wait(5)
+    assert clock.asked.wait(10)
     clock.advance(90)
     fence.finish_commit(published=False)
-    stopper.join(5)
+    stopper.join(10)
     assert fence.seconds_since_progress() == 0
 
 
@@ -184,5 +184,5 @@ def test_exactly_one_of_many_stops_and_commits_wins():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(5)
+            thread.join(10)
         assert set(cancelled) == {not committed[0]}
