@@ -173,7 +173,7 @@ _KEPT = frozenset({"HERMES_SOAK", "HERMES_REQUIRE_MARKS", "HERMES_TEST_POSTGRES"
 _PRIVATE = re.compile(
     r"^(HERMES|OPENAI|ANTHROPIC|OPENROUTER|XDG)_|_API_KEY$|_PROXY$", re.IGNORECASE
 )
-_LEAK_WAIT_S = 5.0
+_LEAK_WAIT_S = 10.0
 
 
 @pytest.fixture(autouse=True)

@@ -333,6 +333,7 @@ def test_cells_show_percent_interval_and_goal():
     assert grid("t", ["a", "b"], [["cc", "1"]]) == "t\n  a   b\n  cc  1"
 
 
+@pytest.mark.timeout(120)
 def test_a_tiny_run_prints_every_table():
     case = (60, 4_000)
     tiny = Effort(

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DATA = {".md", ".jsonl", ".typed", ".txt"}
+pytestmark = pytest.mark.timeout(120)  # pip builds in an interpreter of its own
 
 
 @pytest.fixture(scope="module")

