@@ -129,7 +129,7 @@ def test_d03_an_early_stop_of_a_healthy_pass_arms_no_brake(open_stalling, way):
 
 
 def stop_early(bench: Bench, way: str) -> float:
-    """Stop a pass that goes well, check that the next may run, and return how long the stop took."""
+    """Stop a pass that goes well, check that the next may run, and return how long it took."""
     before = bench.state
     outcome, took_s = stop_during(bench, way, lambda: threading.Event().wait(EARLY_S))
     assert outcome == ANSWERS[way]
