@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVarTuple
+
+if TYPE_CHECKING:
+    import asyncio
+    from contextvars import Context
+
+Given = TypeVarTuple("Given")
 
 
 class Closable(Protocol):
@@ -44,7 +52,11 @@ class HeldOpen:
         import asyncio
 
         try:
-            asyncio.run(self._hold())
+            with (
+                _Calls(f"{self._name}-calls") as calls,
+                asyncio.Runner(loop_factory=calls.new_loop) as runner,
+            ):
+                runner.run(self._hold())
         except BaseException as error:  # raised again by `wait_open`
             self._failure = error
         finally:
@@ -59,3 +71,48 @@ class HeldOpen:
         self._settled.set()
         await closing.wait()
         await resource.close()
+
+
+class _Calls:
+    """Hands calls from other threads to a loop, by a thread of its own.
+
+    What a loop does itself to be woken gives up the interpreter's lock. A thread of a native
+    library that waits for it again when the process leaves takes the process down with it: so such
+    a thread only leaves its call here, for which it gives up nothing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._waiting: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._hand_on, name=name, daemon=True)
+
+    def __enter__(self) -> _Calls:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """Return a loop that is woken this way; its `call_soon_threadsafe` cannot be taken back."""
+        import asyncio
+
+        waiting = self._waiting
+
+        class Loop(asyncio.SelectorEventLoop):
+            def call_soon_threadsafe(
+                self,
+                callback: Callable[[*Given], object],
+                *given: *Given,
+                context: Context | None = None,
+            ) -> asyncio.Handle:
+                call = super().call_soon_threadsafe
+                waiting.put(lambda: call(callback, *given, context=context))
+                return asyncio.Handle(callback, given, self, context)
+
+        return Loop()
+
+    def _hand_on(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                call()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from agent import relay_runtime
+from agent.base.held import HeldOpen
 from agent.base.settings import TelemetrySettings
 from agent.relay_runtime import RelayHostRegistry, RelayRuntime
 from agent.telemetry import Telemetry
@@ -77,3 +81,44 @@ def test_a_process_that_just_leaves_still_writes_the_end_of_its_session(tmp_path
         "hermes.turn",
         "hermes.session",
     ]
+
+
+def test_who_wakes_the_loop_that_holds_the_plugins_does_not_let_others_run_meanwhile() -> None:
+    """A native thread that has to take the interpreter's lock again may find the process gone."""
+    ran: list[str] = []
+    go_on, interval_s = threading.Lock(), sys.getswitchinterval()
+
+    def other() -> None:
+        with go_on:
+            ran.append("another thread")
+
+    def wake(loop: asyncio.AbstractEventLoop, closed: asyncio.Future[None]) -> None:
+        go_on.release()
+        until = time.monotonic() + 0.05
+        while time.monotonic() < until:  # the other thread comes to wait for the lock
+            pass
+        loop.call_soon_threadsafe(closed.set_result, None)
+        ran.append("the one that woke")
+
+    class Resource:
+        async def close(self) -> None:
+            loop = asyncio.get_running_loop()
+            closed = loop.create_future()
+            threading.Thread(target=wake, args=(loop, closed)).start()
+            await closed
+
+    async def open_resource() -> Resource:
+        return Resource()
+
+    go_on.acquire()
+    sys.setswitchinterval(60)  # only who gives up the lock lets others run
+    try:
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        held = HeldOpen(open_resource, "held-test")
+        held.wait_open(10)
+        held.close(10)
+        waiting.join(10)
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert ran == ["the one that woke", "another thread"]
