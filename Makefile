@@ -3,7 +3,9 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
+# An index that answers late, or not for a minute, ends nothing: pip and npm try again.
+PIP_INSTALL := -m pip --disable-pip-version-check --no-input --retries 8 --timeout 60 install -qq
+PIP := $(BIN)/python $(PIP_INSTALL)
 HASHED := --require-hashes -r requirements/
 PROJECT := --no-deps --no-build-isolation -e .
 
@@ -59,11 +61,11 @@ soak: .venv/dev.stamp
 .venv-oracles/stamp: requirements/oracles.txt
 	@echo "installing the official clients (about 310 MB, once)"
 	@$(PYTHON) -m venv .venv-oracles
-	@.venv-oracles/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/oracles.txt
+	@.venv-oracles/bin/python $(PIP_INSTALL) --require-hashes -r requirements/oracles.txt
 	@touch $@
 
 tests/oracles/node/node_modules: tests/oracles/node/package-lock.json
-	@npm ci --silent --no-audit --no-fund --prefix tests/oracles/node
+	@npm ci --silent --no-audit --no-fund --fetch-retries 6 --prefix tests/oracles/node
 	@touch $@
 
 oracles: .venv-oracles/stamp tests/oracles/node/node_modules
