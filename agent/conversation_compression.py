@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import cache, partial
 
-from agent.auxiliary_client import AuxiliaryExplicitCancellation
 from agent.base.errors import UsageError
 from agent.base.ids import new_pass_id, new_session_id
 from agent.base.messages import Message, copy_messages
@@ -51,7 +50,7 @@ from agent.compaction.pins import carried_tokens
 from agent.compaction.plan import Plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.review import Review, review_candidate
-from agent.compaction.run import hand_over, run_engine
+from agent.compaction.run import hand_over, raise_if_ended, run_engine
 from agent.compaction.verdict import guards_after
 from agent.providers.protocol import KeepsHistory
 from agent.sessions.records import (
@@ -261,8 +260,7 @@ class _Attempt:
         """
         agent, request = self.agent, self.request
         budget = agent.budget()
-        if self.fence.is_cancelled:
-            raise AuxiliaryExplicitCancellation
+        raise_if_ended(self.fence)
         agent.store.extract_pending()
         pins = agent.store.pins(agent.session_id)
         material = cache(partial(read_material, agent.store, agent.session_id))
@@ -288,8 +286,7 @@ class _Attempt:
         compress = engine.micro_compress if request.micro else engine.compress
         handed = hand_over(self.inputs, compress)
         candidate = run_engine(compress, handed, options, fence=self.fence, tick=self._tick)
-        if self.fence.is_cancelled:
-            raise AuxiliaryExplicitCancellation
+        raise_if_ended(self.fence)
         review = Review(material, pins, budget, self.view.watermark, request.preview)
         plan = review_candidate(self.inputs, candidate, review)
         if not self.pending and not request.micro:

@@ -44,6 +44,24 @@ def hand_over(inputs: list[Message], compress: Compress) -> list[Message]:
     return [{**message, "_ref": index} for index, message in enumerate(copies)]
 
 
+def raise_if_ended(fence: CompressionCommitFence) -> None:
+    """Raise what has ended an attempt: a stop, or the passing of its total ceiling.
+
+    Raises: AuxiliaryExplicitCancellation; CallTimeout.
+    """
+    if fence.deadline_exceeded and not fence.token.cancelled:
+        raise _too_late()
+    if fence.is_cancelled:
+        raise AuxiliaryExplicitCancellation
+
+
+def _too_late() -> CallTimeout:
+    return CallTimeout(
+        "the compaction passed its total limit "
+        "(compression.context_total_ceiling_seconds) and was ended"
+    )
+
+
 def run_engine(
     compress: Compress,
     messages: list[Message],
@@ -81,10 +99,7 @@ def run_engine(
         while not done.wait(TICK_S):
             if fence.deadline_exceeded:
                 fence.cancel_before_commit()
-                raise CallTimeout(
-                    "the compaction passed its total limit "
-                    "(compression.context_total_ceiling_seconds) and was ended"
-                )
+                raise _too_late()
             tick()
         if not result and not failure:
             thread.join(_GRACE_S)

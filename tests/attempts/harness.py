@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +14,17 @@ from agent.testing.scripted import ScriptedProvider
 from hermes_state import SessionDB
 from run_agent import AIAgent
 
+IDLE_S = 30.0
+"""The idle limit of the agents; longer than any test takes."""
+CEILING_S = 300.0
+"""Their total limit."""
 SUMMARY = [user("[notes] the first eighteen messages were small talk"), user("m19")]
 
 
 def make_agent(db: SessionDB, session_id: str = "s", **options: Any) -> AIAgent:
     settings = Settings(
         compression=CompressionSettings(
-            context_timeout_seconds=1.0, context_total_ceiling_seconds=10.0
+            context_timeout_seconds=IDLE_S, context_total_ceiling_seconds=CEILING_S
         )
     )
     given: dict[str, Any] = {"provider": ScriptedProvider(), "settings": settings} | options
@@ -50,7 +53,7 @@ def use_engine(agent: AIAgent, compress: Callable[..., list[Message]]) -> list[d
 def stop_after(idle_s: float, fence: CompressionCommitFence) -> Any:
     def compress(rows: list[Message], **_options: Any) -> list[Message]:
         rows[0]["content"] = "changed by the engine"
-        fence._last_progress = time.monotonic() - idle_s
+        fence._last_progress = fence._clock.monotonic() - idle_s
         raise AuxiliaryExplicitCancellation
 
     return compress

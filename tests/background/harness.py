@@ -48,7 +48,7 @@ def held_summary(stub: StubModelServer, text: str = SUMMARY) -> threading.Event:
 def fill_near(bench: Bench, tokens: int = NEAR) -> None:
     """Accept small talk up to a size between the two thresholds."""
     number = 0
-    while bench.store.view("s").tokens < tokens:
+    while bench.store.view(bench.session_id).tokens < tokens:
         number += 1
         bench.fill(small_talk(1, tokens=100, topic=f"talk {number}"))
 
@@ -83,6 +83,9 @@ def pass_events(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def background_threads() -> list[threading.Thread]:
-    """Return the threads of preparations and engines that run now."""
+    """Return the threads of preparations and engines that do not end."""
     names = ("hermes-background", "hermes-engine")
-    return [thread for thread in threading.enumerate() if thread.name in names]
+    found = [thread for thread in threading.enumerate() if thread.name in names]
+    for thread in found:
+        thread.join(WAIT_S)
+    return [thread for thread in found if thread.is_alive()]

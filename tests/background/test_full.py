@@ -89,6 +89,7 @@ def test_a_stop_while_the_turn_waits_ends_both(stub, open_bench):
         assert watch.waits.wait(WAIT_S)
         bench.agent.interrupt()
         assert running.result(WAIT_S).stop_reason == "interrupted"
+    settle(bench)
     [row] = bench.passes
     assert (row.status, row.failure_class) == (PassStatus.ABORTED, "explicit_interrupt")
     assert len(bench.main_requests) == 1

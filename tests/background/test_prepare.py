@@ -25,7 +25,8 @@ from tests.background.harness import (
     settle,
     wait_for_summary_request,
 )
-from tests.field_reports.harness import SUMMARISER, SUMMARY, small_talk, texts
+from tests.best_of import best_of
+from tests.field_reports.harness import SUMMARISER, SUMMARY, Bench, small_talk, texts
 
 
 def test_a_pass_is_prepared_during_turns_and_committed_as_the_next_one_starts(stub, open_bench):
@@ -146,16 +147,24 @@ def test_when_masking_alone_would_do_nothing_is_prepared(stub, open_bench):
 
 def test_a_prepared_pass_is_not_prepared_twice_and_commits_in_milliseconds(stub, open_bench):
     stub.script([], model=SUMMARISER, then=Reply(text=SUMMARY))
-    bench = open_bench(settings(stub))
-    fill_near(bench)
-    bench.agent.chat("first")
-    settle(bench)
-    started = time.monotonic()
-    bench.agent.chat("second")
-    assert time.monotonic() - started < 4 * 0.1 + 1.0
-    [committed] = bench.committed
-    assert committed.durations["total"] < 4 * 100
-    assert bench.summary_requests == bench.summary_requests[:1]
+    benches: list[Bench] = []
+
+    def commit_one() -> float:
+        """Return the greater of the commit's and the turn's time, as parts of their bounds."""
+        bench = open_bench(settings(stub), session_id=f"s{len(benches)}")
+        benches.append(bench)
+        fill_near(bench)
+        bench.agent.chat("first")
+        settle(bench)
+        started = time.monotonic()
+        bench.agent.chat("second")
+        turn_s = time.monotonic() - started
+        [committed] = bench.committed
+        assert len(bench.summary_requests) == len(benches)
+        total_s = float(committed.durations["total"]) / 1000
+        return max(turn_s / (4 * 0.1 + 1.0), total_s / (4 * 0.1))
+
+    assert best_of(commit_one, 1) < 1
 
 
 def test_a_focus_asks_for_a_text_of_its_own(stub, open_bench):
