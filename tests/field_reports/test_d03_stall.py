@@ -105,8 +105,10 @@ def stop_in_silence(bench: Bench, way: str, clock: FakeClock) -> float:
     [attempt] = bench.passes
     assert (attempt.status, attempt.failure_class) == (PassStatus.ABORTED, "stall_interrupted")
     messages = len(before["view"]) + said
-    assert bench.cooldown["error"].startswith(f"stall_interrupted:msgs={messages}:")
-    assert bench.cooldown["failure_class"] == "stall_interrupted"
+    brake = bench.cooldown
+    assert brake is not None
+    assert brake["error"].startswith(f"stall_interrupted:msgs={messages}:")
+    assert brake["failure_class"] == "stall_interrupted"
     return took_s
 
 
