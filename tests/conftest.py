@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -133,6 +134,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell for what it runs aside
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for mark, (need, _is_found) in _NEEDS.items():
         config.addinivalue_line("markers", f"{mark}: needs {need}")
     config.addinivalue_line("markers", "fuller: does more in `make soak`, as properties do")
