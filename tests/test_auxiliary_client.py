@@ -44,6 +44,7 @@ from tests.best_of import best_of
 from tests.providers.calls import ANSWER, Heard
 from tests.providers.conftest import call_clock, full_port, serve
 from tests.providers.raw_server import Serve
+from tests.running import Running
 
 __all__ = ["call_clock", "full_port", "serve"]
 
@@ -248,34 +249,6 @@ def test_each_limit_ends_the_call_by_itself(
 
 
 # -- cancel -------------------------------------------------------------------------------------
-class Running:
-    """A summary call in its own thread."""
-
-    def __init__(self, client: AuxiliaryClient) -> None:
-        self.fence = Fence()
-        self.stopped: AuxiliaryExplicitCancellation | None = None
-        self._ended_at = 0.0
-        self._client = client
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            summarise(self._client, self.fence)
-        except AuxiliaryExplicitCancellation as stop:
-            self.stopped = stop
-        self._ended_at = time.monotonic()
-
-    def cancel(self) -> float:
-        """Cancel the fence's token; return the seconds until the call had ended."""
-        cancelled_at = time.monotonic()
-        self.fence.token.cancel()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-        assert self.stopped is not None
-        return self._ended_at - cancelled_at
-
-
 PHASES = {
     "before headers": Reply(before_first_byte_s=math.inf, headers_first=False),
     "before the first byte": Reply(before_first_byte_s=math.inf),
@@ -292,13 +265,13 @@ def test_a_cancel_ends_the_call_and_closes_the_socket(
     begun: list[Running] = []
 
     def cancel_one() -> float:
-        running = Running(client())
-        begun.append(running)
+        fence, asked = Fence(), client()
+        begun.append(Running(lambda _watch: summarise(asked, fence), fence.token))
         request = stub.wait_for_requests(len(begun))[-1]
         if reply.stall_after_chars is not None:
-            assert running.fence.touched.acquire(timeout=10)
+            assert fence.touched.acquire(timeout=10)
         threading.Event().wait(0.05)
-        ended_after_s, ended_at = running.cancel(), time.monotonic()
+        ended_after_s, ended_at = begun[-1].cancel(), time.monotonic()
         assert request.done.wait(10)
         if reply.status == 200:
             assert request.client_closed_at is not None
@@ -314,9 +287,10 @@ def test_a_cancel_ends_a_call_that_is_connecting(full_port: int) -> None:
     )
 
     def cancel_one() -> float:
-        running = Running(AuxiliaryClient(provider, Limits()))
+        fence, asked = Fence(), AuxiliaryClient(provider, Limits())
+        call = Running(lambda _watch: summarise(asked, fence), fence.token)
         threading.Event().wait(0.1)
-        return running.cancel()
+        return call.cancel()
 
     assert best_of(cancel_one, CANCEL_BOUND_S) < CANCEL_BOUND_S
     provider.close()

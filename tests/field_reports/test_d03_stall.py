@@ -66,15 +66,16 @@ def stop_during(bench: Bench, way: str, wait: Callable[[], object]) -> tuple[obj
     """Run a pass one way, stop it once `wait` returned, and return what it gave and how long it
     took until both it and its connection had ended."""
     fence = CompressionCommitFence(clock=bench.agent.clock)
-    seen = len(bench.stub.requests)
+    seen, summaries = len(bench.stub.requests), len(bench.summary_requests)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(WAYS[way], bench, fence)
-        request = bench.stub.wait_for_requests(seen + 1)[-1]
+        bench.stub.wait_for_requests(seen + 1)
         wait()
         asked_at = time.monotonic()
         bench.agent.interrupt()
         outcome = running.result(10)
         ended_at = time.monotonic()
+    [request] = bench.summary_requests[summaries:]
     assert request.done.wait(10)
     assert request.client_closed_at is not None
     return outcome, max(request.client_closed_at, ended_at) - asked_at

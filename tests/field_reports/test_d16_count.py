@@ -149,7 +149,7 @@ WINDOWS = [4_096, 6_000, 8_192, 20_000, 100_000]
 @pytest.mark.parametrize("window", WINDOWS)
 @given(sizes=st.lists(st.sampled_from([5, 200, 2_000, 15_000]), min_size=2, max_size=8))
 @settings(
-    max_examples=settings().max_examples // (3 * len(WINDOWS)),
+    max_examples=math.ceil(settings().max_examples / (3 * len(WINDOWS))),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_d16_no_window_is_too_small_and_no_mix_of_rows_too_large(stub, open_bench, window, sizes):

@@ -10,6 +10,7 @@ import pytest
 from agent.providers import call
 from agent.providers.chat_completions import ChatCompletions
 from agent.providers.http_model import HttpModel
+from agent.testing import network
 from agent.testing.clock import FakeClock
 from tests.providers.raw_server import RawServer, Serve, Talk
 
@@ -61,9 +62,8 @@ def call_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port on loopback that refuses connections, and that nobody else is given meanwhile."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
+    with network.closed_port() as port:
+        yield port
 
 
 @pytest.fixture

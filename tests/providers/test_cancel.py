@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.base.cancel import CancelToken
-from agent.base.errors import CallCancelled, HermesError
+from agent.base.errors import CallCancelled
 from agent.providers.http_model import HttpModel
 from agent.providers.protocol import CallWatch, Limits, ModelRequest
 from agent.testing.stub_reply import Reply
@@ -30,39 +30,14 @@ from tests.providers.calls import (
 )
 from tests.providers.conftest import Wire
 from tests.providers.raw_server import STREAM_HEAD, Peer, Serve
+from tests.running import Running
 
 CANCEL_BOUND_S = 0.2
 
 
-class Running:
-    """A call in its own thread, which a test cancels."""
-
-    def __init__(self, provider: HttpModel, sent: ModelRequest, limits: Limits = QUICK) -> None:
-        self.token = CancelToken()
-        self.bytes = threading.Semaphore(0)
-        self._error: HermesError | None = None
-        self._ended_at = 0.0
-        self._call = (provider, sent, limits)
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        provider, sent, limits = self._call
-        watch = CallWatch(cancel=self.token, on_bytes=lambda _count: self.bytes.release())
-        try:
-            provider.complete(sent, limits=limits, watch=watch)
-        except HermesError as error:
-            self._error = error
-        self._ended_at = time.monotonic()
-
-    def cancel(self) -> float:
-        """Cancel; return after how many seconds the call had ended, as cancelled."""
-        cancelled_at = time.monotonic()
-        self.token.cancel()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-        assert isinstance(self._error, CallCancelled)
-        return self._ended_at - cancelled_at
+def running(provider: HttpModel, sent: ModelRequest, limits: Limits = QUICK) -> Running:
+    """Begin a call in a thread of its own."""
+    return Running(lambda watch: provider.complete(sent, limits=limits, watch=watch))
 
 
 def assert_cancelled(begin: Callable[[], Running]) -> None:
@@ -72,9 +47,9 @@ def assert_cancelled(begin: Callable[[], Running]) -> None:
 
 def test_a_cancel_ends_a_call_that_is_connecting(wire: Wire, full_port: int) -> None:
     def begin() -> Running:
-        running = Running(wire(f"http://127.0.0.1:{full_port}/v1"), request())
+        call = running(wire(f"http://127.0.0.1:{full_port}/v1"), request())
         threading.Event().wait(0.1)
-        return running
+        return call
 
     assert_cancelled(begin)
 
@@ -94,9 +69,9 @@ def test_a_cancel_ends_a_call_that_waits_for_a_name(
     monkeypatch.setattr(socket, "getaddrinfo", slow)
 
     def begin() -> Running:
-        running = Running(wire("http://model.invalid/v1"), request())
+        call = running(wire("http://model.invalid/v1"), request())
         assert asked.acquire(timeout=10)
-        return running
+        return call
 
     assert_cancelled(begin)
     release.set()
@@ -106,10 +81,10 @@ def test_a_cancel_ends_a_call_in_its_handshake(wire: Wire, serve: Serve) -> None
     server = serve(Peer.wait_until_gone)
 
     def begin() -> Running:
-        running = Running(wire(f"https://127.0.0.1:{server.port}/v1"), request())
+        call = running(wire(f"https://127.0.0.1:{server.port}/v1"), request())
         assert server.arrived.acquire(timeout=10)
         threading.Event().wait(0.05)
-        return running
+        return call
 
     assert_cancelled(begin)
     assert all(peer.gone.wait(10) for peer in server.peers)
@@ -121,10 +96,10 @@ def test_a_cancel_ends_an_upload_that_nobody_reads(wire: Wire, serve: Serve) -> 
     sent = request("x" * 32_000_000)
 
     def begin() -> Running:
-        running = Running(wire(server.base_url), sent)
+        call = running(wire(server.base_url), sent)
         assert server.arrived.acquire(timeout=10)
         threading.Event().wait(0.2)
-        return running
+        return call
 
     assert_cancelled(begin)
     release.set()
@@ -164,12 +139,12 @@ def test_a_cancel_ends_a_call_that_waits_and_closes_the_socket(
     server = serve(talk, encrypted=encrypted)
 
     def cancel_one() -> float:
-        running = Running(wire(server.base_url), request())
+        call = running(wire(server.base_url), request())
         assert arrived.acquire(timeout=10)
         if bytes_due:
-            assert running.bytes.acquire(timeout=10)
+            assert call.bytes.acquire(timeout=10)
         threading.Event().wait(0.05)
-        ended_after_s, ended_at = running.cancel(), time.monotonic()
+        ended_after_s, ended_at = call.cancel(), time.monotonic()
         assert server.peers[-1].gone.wait(10)
         return max(ended_after_s, time.monotonic() - ended_at)
 
@@ -181,7 +156,7 @@ def test_a_cancel_ends_the_wait_before_another_try(wire: Wire, stub: StubModelSe
     begun: list[Running] = []
 
     def begin() -> Running:
-        begun.append(Running(wire(stub.base_url), request(), Limits(retries=2)))
+        begun.append(running(wire(stub.base_url), request(), Limits(retries=2)))
         stub.wait_for_requests(len(begun))
         threading.Event().wait(0.1)
         return begun[-1]
@@ -215,9 +190,9 @@ def test_a_cancel_on_a_used_connection_leaves_the_client_usable(wire: Wire, serv
     def cancel_one() -> float:
         provider, before = wire(server.base_url), len(server.peers)
         provider.complete(request(), limits=QUICK, watch=CallWatch())
-        running = Running(provider, request("hold this"))
+        call = running(provider, request("hold this"))
         assert held.acquire(timeout=10)
-        ended_after_s = running.cancel()
+        ended_after_s = call.cancel()
         reply = provider.complete(request(), limits=QUICK, watch=CallWatch())
         assert reply.message["content"] == "hi"
         numbers.append([peer.number - before for peer in server.peers[before:]])

@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from agent.base.errors import (
     CallStalled,
     CallTimeout,
     ContextOverflow,
-    HermesError,
     ModelUnavailable,
     NetworkError,
     OverloadError,
@@ -42,6 +40,7 @@ from agent.providers.protocol import (
 )
 from agent.testing.builders import assistant, call, image, result, system, user
 from tests.best_of import best_of
+from tests.running import Running
 
 LIMITS = Limits(first_byte_s=10, idle_s=10, total_s=20)
 Open = Callable[[], CodexAppServer]
@@ -294,24 +293,9 @@ def test_a_cancel_interrupts_the_turn_and_the_thread_goes_on(start: Open, folder
     provider, interrupted = start(), list[str]()
 
     def cancel_one() -> float:
-        token, heard = CancelToken(), threading.Event()
-        watch = CallWatch(cancel=token, on_delta=lambda _delta: heard.set())
-        ended: list[HermesError] = []
-
-        def run() -> None:
-            try:
-                ask(provider, watch=watch)
-            except HermesError as error:
-                ended.append(error)
-
-        running = threading.Thread(target=run)
-        running.start()
-        assert heard.wait(10)
-        cancelled_at = time.monotonic()
-        token.cancel()
-        running.join(10)
-        ended_after_s = time.monotonic() - cancelled_at
-        assert isinstance(ended[0], CallCancelled)
+        call = Running(lambda watch: ask(provider, watch=watch))
+        assert call.deltas.acquire(timeout=10)
+        ended_after_s = call.cancel()
         assert ask(provider).message["content"] == "ok"
         interrupted.append(f"turn-{2 * len(interrupted)}")
         return ended_after_s

@@ -35,8 +35,9 @@ from agent.testing.builders import assistant, call, image, result, system, user
 from agent.testing.stub_reply import Reply
 from agent.testing.stub_server import StubModelServer
 from tests.providers.conftest import Wire, openings
-from tests.providers.test_cancel import Running, assert_cancelled
+from tests.providers.test_cancel import assert_cancelled, running
 from tests.providers.wires import WIRES, WireCase
+from tests.running import Running
 
 LIMITS = Limits(connect_s=5, first_byte_s=10, idle_s=10, total_s=20)
 ONCE = replace(LIMITS, retries=0)
@@ -388,10 +389,9 @@ def test_a_cancel_ends_a_call_at_once(
     limits, begun = replace(LIMITS, total_s=60), list[Running]()
 
     def begin() -> Running:
-        begun.append(Running(wire(stub.base_url), ModelRequest(messages=[HELLO]), limits))
+        begun.append(running(wire(stub.base_url), ModelRequest(messages=[HELLO]), limits))
         stub.wait_for_requests(len(begun))
-        if bytes_due:
-            assert begun[-1].bytes.acquire(timeout=10)
+        assert not bytes_due or begun[-1].bytes.acquire(timeout=10)
         threading.Event().wait(0.05)
         return begun[-1]
 

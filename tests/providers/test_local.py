@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from agent.providers import local
 from agent.providers.local import LocalModel, Slot, model_file
 from agent.providers.protocol import CallWatch, Delta, Limits, ModelReply, ModelRequest
 from tests.best_of import best_of
+from tests.running import Running
 
 CANCEL_BOUND_S = 0.2
 LIMITS = Limits(first_byte_s=60, idle_s=60, total_s=120)
@@ -59,23 +57,10 @@ def test_a_cancel_frees_the_real_model(model: LocalModel) -> None:
 
     def cancel_one() -> float:
         """Return after how many seconds a story ended; one that was told to its end counts not."""
-        token, begun = CancelToken(), threading.Event()
-        watch = CallWatch(cancel=token, on_delta=lambda _delta: begun.set())
-        ended: list[float] = []
-
-        def run() -> None:
-            with suppress(CallCancelled):
-                ask(model, request("Tell me a long story.", 2_000), watch)
-                ended.append(math.inf)
-            ended.append(time.monotonic())
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        assert begun.wait(10)
-        cancelled_at = time.monotonic()
-        token.cancel()
-        thread.join(10)
-        return ended[0] - cancelled_at
+        story = request("Tell me a long story.", 2_000)
+        call = Running(lambda watch: ask(model, story, watch))
+        assert call.deltas.acquire(timeout=10)
+        return call.cancel()
 
     assert best_of(cancel_one, CANCEL_BOUND_S) < CANCEL_BOUND_S
     assert ask(model, request(max_tokens=2)).message["content"]
@@ -149,21 +134,9 @@ def test_a_caller_that_waits_its_turn_hears_a_cancel() -> None:
     slot = Slot()
 
     def cancel_one() -> float:
-        token = CancelToken()
-        ended: list[float] = []
-
-        def wait() -> None:
-            with pytest.raises(CallCancelled):
-                wait_for_slot(slot, token)
-            ended.append(time.monotonic())
-
-        thread = threading.Thread(target=wait)
-        thread.start()
+        call = Running(lambda watch: wait_for_slot(slot, watch.cancel))
         threading.Event().wait(0.05)
-        cancelled_at = time.monotonic()
-        token.cancel()
-        thread.join(10)
-        return ended[0] - cancelled_at
+        return call.cancel()
 
     with slot.held(CancelToken(), 0, "m at embedded"):
         assert best_of(cancel_one, CANCEL_BOUND_S) < CANCEL_BOUND_S
