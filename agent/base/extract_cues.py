@@ -20,7 +20,17 @@ LANGUAGES = (*LATIN, "zh", "ja")
 _OF_USERS = ("withdrawal", "rule", "order", "veto", "release", "decision")
 _OF_OTHERS = ("decision", "promise")
 """Kinds looked for together, because a sentence is mostly asked for several of them."""
-KINDS = (*_OF_USERS, "promise", "polite", "change", "negation")
+KINDS = (
+    *_OF_USERS,
+    "promise",
+    "polite",
+    "change",
+    "negation",
+    "only",
+    "except",
+    "manner",
+    "besides",
+)
 _BIT = {
     (language, kind): 1 << place
     for place, (language, kind) in enumerate(itertools.product(LANGUAGES, KINDS))
@@ -162,6 +172,23 @@ def is_release(sentence: str, languages: Iterable[str]) -> bool:
 def is_negative(sentence: str, languages: Iterable[str]) -> bool:
     """Return whether a sentence forbids, limits or leaves out rather than asks for something."""
     return _has("negation", sentence, languages)
+
+
+def leaves_one(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence says that one thing alone is allowed, or in which one manner to
+    write, say or show something."""
+    return _has("only", sentence, languages) or _has("manner", sentence, languages)
+
+
+def is_ban(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence forbids, and names nothing that is left."""
+    left = _has("only", sentence, languages) or _has("except", sentence, languages)
+    return is_negative(sentence, languages) and not left
+
+
+def is_addition(sentence: str, languages: Iterable[str]) -> bool:
+    """Return whether a sentence says that what it names comes beside something else."""
+    return _has("besides", sentence, languages)
 
 
 def is_promise(sentence: str, languages: Iterable[str]) -> bool:

@@ -29,18 +29,20 @@ _ACCENTS = str.maketrans("áàâéèêíìîóòôúùûç", "aaaeeeiiiooouuuc")
 
 @functools.lru_cache(32)
 def languages_of(text: str) -> tuple[str, ...]:
-    """Return the languages that a text is likely in; every Latin one when nothing tells."""
+    """Return the languages that a text is likely in, the likeliest first; every Latin one when
+    nothing tells."""
     found: tuple[str, ...] = ()
     if not text.isascii():
         found = ("ja",) if _KANA.search(text) else ("zh",) if _HAN.search(text) else ()
     words = _all_stop_words().intersection(_WORD.findall(text.lower()))
     if not words:
         return found or LATIN
-    scores = [(len(words & stop), name) for name, stop in _stop_words_by_language()]
-    best = max(scores)[0]
+    scores = {name: len(words & stop) for name, stop in _stop_words_by_language()}
+    best = max(scores.values())
     if found and best < 3:
         return found
-    return found + tuple(name for score, name in scores if 2 * score >= best)
+    likely = [name for name in LATIN if 2 * scores[name] >= best]
+    return found + tuple(sorted(likely, key=scores.__getitem__, reverse=True))
 
 
 def languages_within(sentence: str, languages: tuple[str, ...]) -> tuple[str, ...]:
@@ -75,12 +77,15 @@ def content_words(text: str) -> list[str]:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the names in a text by their capital letters, lower case; none in German, which
-    writes each noun so."""
-    found = _NAME.findall(text)
-    if not found or "de" in languages_of(text):
-        return frozenset()
-    return frozenset(word.lower() for word in found if word[0].isupper())
+    """Return the names in a text by their capital letters, lower case; none in what may be German,
+    which writes each noun so."""
+    found = [word for word in _NAME.findall(text) if word[0].isupper()]
+    languages = languages_of(text) if found else ()
+    if "de" in languages:
+        others = len(content_words(text)) - 1
+        if languages[0] == "de" or 2 * len(found) > others:
+            return frozenset()
+    return frozenset(map(str.lower, found))
 
 
 def stem(word: str) -> str:

@@ -2,15 +2,26 @@
 
 It must be about the same thing, and either say so in words of withdrawing, or be of the other
 polarity: what was forbidden is allowed, what was asked for is to be left out. Of two rules that
-contradict each other the later one holds, and so it does when only a value is another.
+contradict each other the later one holds, and so it does when only a value is another, or when
+one of them leaves room for a single name and they give it to two.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from agent.base.extract_cues import is_negative, is_release, is_rule, is_withdrawal
+from agent.base.extract_cues import (
+    is_addition,
+    is_ban,
+    is_negative,
+    is_release,
+    is_rule,
+    is_withdrawal,
+    leaves_one,
+)
 from agent.base.extract_words import content_words, languages_of, likeness, stems
+from agent.base.restate import Statement
 
 SHARED_STEMS = 2
 LIKENESS = 0.2
@@ -46,6 +57,27 @@ def _without_limits(said: str) -> str:
     return _LIMIT.sub(lambda found: re.sub(_FIGURE, "#", found[0]), said)
 
 
+_statement = lru_cache(1024)(Statement.of)
+
+
+def names_another(sentence: str, rule: str) -> bool:
+    """Return whether two rules in the same words leave it to one alone, and each names another.
+
+    Two bans both hold, and so do rules that name things at more than one place: which of them
+    changed?
+    """
+    new, old = _statement(sentence), _statement(rule)
+    if new.heading != old.heading or set(new.words) != set(old.words):
+        return False
+    if len(set(new.words)) < SHARED_STEMS or not (new.named_once and old.named_once):
+        return False
+    if not new.names.isdisjoint(old.names) or not new.figures.isdisjoint(old.figures):
+        return False
+    said = [(each.lower(), languages_of(each)) for each in (sentence, rule)]
+    one = any(leaves_one(*each) for each in said)
+    return one and not is_addition(*said[0]) and not any(is_ban(*each) for each in said)
+
+
 def takes_back(sentence: str, rule: str) -> float:
     """Return how surely a sentence takes an earlier rule back, 0 when it does not."""
     if is_revision(sentence, rule):
@@ -55,6 +87,8 @@ def takes_back(sentence: str, rule: str) -> float:
     shared, alike = len(named & about), likeness(named, about)
     if not shared:
         return 0.0
+    if shared >= SHARED_STEMS and names_another(sentence, rule):
+        return REVISED
     lowered, languages = sentence.lower(), languages_of(sentence)
     if shared < SHARED_STEMS and languages != languages_of(rule) and not set(words) & set(ruled):
         return 0.0
@@ -65,4 +99,5 @@ def takes_back(sentence: str, rule: str) -> float:
     if is_release(lowered, languages) and (shared >= SHARED_STEMS or alike >= LIKENESS_OF_RELEASE):
         return alike
     contradicts = shared >= SHARED_STEMS and alike >= LIKENESS_OF_RULES
+    contradicts = contradicts and not _statement(sentence).names_other(_statement(rule))
     return alike if contradicts and is_rule(lowered, languages, asks=False) else 0.0

@@ -192,13 +192,13 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
     mentions = Counter(each.value for each in extracts)
     newest = max((each.seq for each in extracts), default=1)
     in_force = {pin.text for pin in material.pins}
-    doubtful = _doubtful(material, sight)
+    doubtful, faded = _doubtful(material, sight)
     found: dict[str, _Missing] = {}
     for place, each in enumerate(extracts):
         worth = _WORTH.get((each.kind, each.role))
         if worth is None or place in replaced or each.value in found or sight.shows(each):
             continue
-        if each.kind == "instruction" and each.value not in in_force:
+        if each.value in faded or (each.kind == "instruction" and each.value not in in_force):
             continue
         score = worth + math.log2(mentions[each.value]) + each.seq / newest
         old = was.get(place, "")
@@ -212,15 +212,16 @@ def _missing(material: Material, sight: _Sight) -> list[_Missing]:
     return sorted(found.values(), key=lambda missing: -missing.score)
 
 
-def _doubtful(material: Material, sight: _Sight) -> set[str]:
-    """Return the user's values that may have replaced one that is in view; for one in a pin, which
-    stays in view for long, whatever comes nearest."""
+def _doubtful(material: Material, sight: _Sight) -> tuple[set[str], set[str]]:
+    """Return the user's values that may have replaced one that is in view, for one in a pin, which
+    stays in view for long, whatever comes nearest; and those that one in view may have replaced."""
     said = [each for each in material.extracts if each.role == "user" and each.kind == "value"]
     pairs = replaced_values(said, perhaps=True).items()
     found = {said[new].value for old, new in pairs if sight.shows(said[old])}
+    faded = {said[old].value for old, new in pairs if sight.shows(said[new])}
     laid_down = {pin.source_seq for pin in material.pins}
     pinned = [at for at, each in enumerate(said) if each.seq in laid_down and sight.shows(each)]
-    return found | {said[new].value for new in nearest_later(said, pinned)}
+    return found | {said[new].value for new in nearest_later(said, pinned)}, faded
 
 
 def _choose(missing: Iterable[_Missing], room: int) -> tuple[list[_Missing], str]:

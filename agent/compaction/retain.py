@@ -19,11 +19,9 @@ from agent.base.record import dataclass
 from agent.compaction.budget import row_tokens
 
 if TYPE_CHECKING:
-    from agent.base import extract_words
-    from agent.compaction import restate
+    from agent.base import extract_words, restate
 else:
-    [extract_words] = later("agent.base", "extract_words")
-    [restate] = later("agent.compaction", "restate")
+    extract_words, restate = later("agent.base", "extract_words", "restate")
 
 CHATTER_CHARS = 24
 """A user message this short, without a figure or a path in it, leaves before all others."""

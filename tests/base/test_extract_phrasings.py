@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.base.extract import ExtractKind, extract
-from agent.base.takeback import takes_back
+from agent.base.takeback import REVISED, takes_back
 
 FOLDER = Path(__file__).parent / "said"
 LANGUAGES = ("en", "de", "fr", "es", "zh", "ja")
@@ -104,6 +104,51 @@ def test_the_same_rule_with_another_limit_takes_the_first_back(
     rule: str, later: str, holds: bool
 ) -> None:
     assert (takes_back(later, rule) == 0.0) is holds
+
+
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        (
+            "Only Ada Byron may merge to release.",
+            "Merges to release need Alan Kay and nobody else.",
+        ),
+        ("No merge to release without Ada Byron.", "Only Alan may merge to release."),
+        ("Merge to release only after Ada agreed.", "Only merge to release if Alan has agreed."),
+        ("Write commit messages in German.", "Please, write all the commit messages in English."),
+        ("Use image node-18 for builds.", "For builds use the image node-20."),
+        ("Nutze für Builds das Abbild node-18.", "Nutze für Builds jetzt das Abbild node-20."),
+        ("Show amounts as EUR/cent.", "Please show all the amounts as USD/cent."),
+        ("Deploy images only from host-1.", "Deploy images only from host-2."),
+        ("Seule Ada peut valider un paiement.", "Un paiement, seul Alan peut le valider."),
+        ("Sólo Ada puede aprobar pagos.", "Los pagos sólo puede aprobarlos Alan."),
+        ("Rollen vergibt nur admin/one.", "Nur admin/two vergibt Rollen."),
+    ],
+)
+def test_a_rule_that_leaves_it_to_another_alone_takes_the_first_back(rule: str, later: str) -> None:
+    assert takes_back(later, rule) == takes_back(rule, later) == REVISED
+
+
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        ("Only Ada may merge to release.", "Only Alan may merge to main, and release is Ada's."),
+        ("Only Ada may merge to release.", "Alan may also merge to release, and only he."),
+        ("Only Ada may merge to release.", "Never merge to release when Alan is away."),
+        ("Only Ada may merge the parser.", "Only Alan may merge the importer."),
+        ("Only Ada may merge parsers in Rome.", "Only Alan may merge parsers in Oslo."),
+        ("Use image node-18 for builds.", "Use image node-20 for nightly builds."),
+        ("Use image node-18 for builds.", "Use image node-20 for builds, too."),
+        ("Run make/lint before builds.", "Run make/test before builds."),
+        ("Always merge parsers with Ada.", "Always merge parsers with Alan."),
+        ("Only Ada may merge parsers.", "Only Alan may merge test parsers."),
+        ("Never write commit messages in German.", "Write commit messages in English."),
+        ("Write commit messages in German.", "Write release notes in English."),
+        ("PROD: only Ada may merge parsers.", "TEST: only Alan may merge parsers."),
+    ],
+)
+def test_rules_that_may_both_hold_take_nothing_back(rule: str, later: str) -> None:
+    assert takes_back(later, rule) == 0.0
 
 
 def test_what_somebody_else_holds_is_no_rule_when_the_user_asks_about_it() -> None:

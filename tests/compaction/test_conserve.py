@@ -107,6 +107,14 @@ def test_a_value_that_may_have_replaced_one_in_view_comes_first_too() -> None:
     assert "launch: 2027-03-09" in first
 
 
+def test_a_value_that_one_in_view_may_have_replaced_is_left_to_recall() -> None:
+    told = [user("Launch is fixed at 2027-01-05."), user("The launch deadline is 2027-03-09.")]
+    talk = stored([*told, assistant("Noted. " * 80), user("What is left?")])
+    for summary, shown in (("On 2027-03-09.", False), ("No date yet.", True)):
+        changes = conserve(talk, covering(talk, summary), Material(said(talk)), BUDGET).changes
+        assert ("2027-01-05" in content(changes)) is shown
+
+
 def test_what_comes_nearest_a_value_in_a_pin_comes_first() -> None:
     told = "The upload limit is 20 MB."
     later = user("From what Ann and Bob agreed the guests may send an upload of 50 MB.")

@@ -48,6 +48,7 @@ def replaced(*texts: str) -> dict[str, str]:
         ("Launch is on 2027-01-05.", "The launch slipped to 2027-02-09.", None),
         ("Der Dienst läuft auf Port 7000.", "Der Dienst läuft jetzt auf Port 7001.", None),
         ("The hotfix is commit 61860a0.", "The hotfix is now commit 2e59892.", None),
+        ("The hotfix is commit 6186050.", "The hotfix is commit 2e59892.", {"6186050": "2e59892"}),
         (
             "Staging API: https://one.example/v2",
             "The staging API is https://two.example/v2",

@@ -198,7 +198,7 @@ class OperationsMachine(ModelledStore):
         self.store.index_pending()
 
 
-TestOperations = OperationsMachine.TestCase
+TestOperations = pytest.mark.timeout(120)(OperationsMachine.TestCase)  # six seconds alone
 TestOperations.settings = settings(
     max_examples=500 if os.environ.get("HERMES_SOAK") == "1" else 50, stateful_step_count=14
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.compaction.restate import is_pair, is_restated, renamed
+from agent.base.restate import is_pair, is_restated, renamed
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,8 @@ from agent.compaction.restate import is_pair, is_restated, renamed
         ("Le responsable du service est Anne.", "Le responsable du service est désormais Luc."),
         ("Print all dates as Europe/Rome does.", "Dates are to be printed as Asia/Tokyo does."),
         ("The import is at step 2 of 9.", "We are at step 3 of 10 of the nightly import."),
+        ("Keep answers in Markdown style.", "Answers in Prose style."),
+        ("Import progress: step 2 of 9.", "The nightly import is at step 3 of 8."),
         ("NOTE: the demo is led by Ada.", "NOTE: Alan leads: the demo is led by Alan."),
     ],
 )

@@ -28,6 +28,7 @@ _EXACT = frozenset("0123456789/_@")
 """What holds one of these is meant letter by letter: a figure, an id, a path."""
 _MARKS = ".,:;!?()[]{}<>'\"`"
 _DIGITS = frozenset("0123456789")
+_DIGIT = re.compile(r"\d")
 _HEADING = re.compile(r"\s*((?:[^\W\d_a-z]{2,}[ -]?){1,4}):\s+")
 """Words in capitals before a text say what sort of thing it is, or where it holds."""
 _LIKELY = 0.3
@@ -42,7 +43,7 @@ def renamed(texts: Sequence[str]) -> dict[int, int]:
     found: dict[int, int] = {}
     sizes: dict[int, int] = {}
     newest: dict[str, list[int]] = {}
-    statement = cache(lambda place: _Statement.of(texts[place]))
+    statement = cache(lambda place: Statement.of(texts[place]))
     for text, place in reversed({text: place for place, text in enumerate(texts)}.items()):
         if len(text) > _STATEMENT_CHARS or not _NAMING.search(text):
             continue
@@ -63,16 +64,18 @@ def renamed(texts: Sequence[str]) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class _Statement:
+class Statement:
     """A short text by its parts: the heading in capitals before it, its words, what it names."""
 
     heading: str
     words: tuple[str, ...]
     names: frozenset[str]
     figures: frozenset[str]
+    named_once: bool
+    """Whether its names and figures stand together, at one place."""
 
     @classmethod
-    def of(cls, text: str) -> _Statement:
+    def of(cls, text: str) -> Statement:
         """Take a text apart."""
         headed = _HEADING.match(text)
         heading = headed[1] if headed and headed[1].isupper() else ""
@@ -89,17 +92,36 @@ class _Statement:
         figures = frozenset(each for each in exact if not _DIGITS.isdisjoint(each))
         names = names_in(rest) | (exact - figures)
         words = tuple(stem(word) for word in content_words(rest) if word not in names)
-        return cls(heading, words, names, figures)
+        return cls(heading, words, names, figures, _places(text, names | figures) == 1)
 
-    def is_revised_by(self, later: _Statement) -> bool:
-        """Return whether a later statement is of the same, and names another; two that only have
-        other figures must be nearly the same, for rows of figures are many."""
+    def is_revised_by(self, later: Statement) -> bool:
+        """Return whether a later statement is of the same, and names another; two with
+        figures of another form must be nearly the same, for rows of figures are many."""
         if self.heading != later.heading:
             return False
         if self.names and later.names:
-            return not self.names & later.names and is_restated(self.words, later.words)
-        other = self.figures - later.figures and later.figures - self.figures
-        return bool(other) and is_same(self.words, later.words)
+            return self.names_other(later) and is_restated(self.words, later.words)
+        other, new = self.figures - later.figures, later.figures - self.figures
+        if not other or not new:
+            return False
+        if sorted(map(_shape, other)) == sorted(map(_shape, new)):
+            return is_restated(self.words, later.words)
+        return is_same(self.words, later.words)
+
+    def names_other(self, other: Statement) -> bool:
+        """Return whether both name something, and nothing that is the same."""
+        return bool(self.names and other.names) and self.names.isdisjoint(other.names)
+
+
+def _shape(figure: str) -> str:
+    """Return how a figure is written, whatever its digits."""
+    return _DIGIT.sub("9", figure)
+
+
+def _places(text: str, named: frozenset[str]) -> int:
+    """Return at how many places a text names something; names side by side are at one."""
+    name = f"(?<![a-z0-9_])(?:{'|'.join(map(re.escape, sorted(named)))})(?![a-z0-9_])"
+    return len(re.findall(rf"{name}(?:\W+{name})*", text.lower())) if named else 0
 
 
 def is_restated(old: Sequence[str], new: Sequence[str]) -> bool:
