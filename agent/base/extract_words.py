@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.base.extract_cues import LATIN, stop_words
 
@@ -29,26 +29,28 @@ _ACCENTS = str.maketrans("áàâéèêíìîóòôúùûç", "aaaeeeiiiooouuuc")
 
 @functools.lru_cache(32)
 def languages_of(text: str) -> tuple[str, ...]:
-    """Return the languages that a text is likely in, the likeliest first; every Latin one when
-    nothing tells."""
+    """Return the languages that a text is likely in; every Latin one when nothing tells."""
     found: tuple[str, ...] = ()
     if not text.isascii():
         found = ("ja",) if _KANA.search(text) else ("zh",) if _HAN.search(text) else ()
-    words = _all_stop_words().intersection(_WORD.findall(text.lower()))
-    if not words:
-        return found or LATIN
-    scores = {name: len(words & stop) for name, stop in _stop_words_by_language()}
+    scores = _scores(text)
     best = max(scores.values())
     if found and best < 3:
         return found
-    likely = [name for name in LATIN if 2 * scores[name] >= best]
-    return found + tuple(sorted(likely, key=scores.__getitem__, reverse=True))
+    return found + tuple(name for name, score in scores.items() if 2 * score >= best)
 
 
 def languages_within(sentence: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """Return the languages of a text and of one of its sentences, which may be in another."""
     own = languages_of(sentence)
     return languages if own == LATIN else tuple(dict.fromkeys((*languages, *own)))
+
+
+@functools.lru_cache(32)
+def _scores(text: str) -> Mapping[str, int]:
+    """Return how many function words of each Latin language a text has."""
+    words = _all_stop_words().intersection(_WORD.findall(text.lower()))
+    return {name: len(words & stop) for name, stop in _stop_words_by_language()}
 
 
 @functools.cache
@@ -80,10 +82,9 @@ def names_in(text: str) -> frozenset[str]:
     """Return the names in a text by their capital letters, lower case; none in what may be German,
     which writes each noun so."""
     found = [word for word in _NAME.findall(text) if word[0].isupper()]
-    languages = languages_of(text) if found else ()
-    if "de" in languages:
+    if found and "de" in languages_of(text):
         others = len(content_words(text)) - 1
-        if languages[0] == "de" or 2 * len(found) > others:
+        if _scores(text)["de"] > _scores(text)["en"] or 2 * len(found) > others:
             return frozenset()
     return frozenset(map(str.lower, found))
 
