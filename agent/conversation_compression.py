@@ -46,7 +46,7 @@ from agent.compaction.host import Attempted, AttemptRequest, CompressionHost
 from agent.compaction.kept import compact_at_provider
 from agent.compaction.material import read_material
 from agent.compaction.outcomes import SETTLED, classify
-from agent.compaction.pins import carried_tokens
+from agent.compaction.pins import carried_tokens, choose_pins
 from agent.compaction.plan import Plan
 from agent.compaction.report import tell_finished, tell_progress, tell_started
 from agent.compaction.review import Review, review_candidate
@@ -262,9 +262,9 @@ class _Attempt:
         budget = agent.budget()
         raise_if_ended(self.fence)
         agent.store.extract_pending()
-        pins = agent.store.pins(agent.session_id)
+        pins, _beyond = choose_pins(agent.store.pins(agent.session_id), budget.pin_tokens)
         material = cache(partial(read_material, agent.store, agent.session_id))
-        overhead = budget.overhead_tokens + carried_tokens(self.inputs, pins, budget.pin_tokens)
+        overhead = budget.overhead_tokens + carried_tokens(self.inputs, pins)
         health = Health.from_dict(agent.store.health(agent.session_id))
         context = AttemptContext(
             pass_id=self.pass_id,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from agent.base.events import Notice
 from agent.base.messages import Message, copy_messages
 from agent.compaction.budget import row_tokens, shown_tokens
 from agent.compaction.cooldown import BLOCKED_BY_SPEND, Admission, Gate, gate
 from agent.compaction.host import AttemptRequest, CompressionHost
-from agent.compaction.pins import carried_tokens
+from agent.compaction.pins import carried_tokens, choose_pins
 from agent.sessions.records import PassRecord, PassStatus, View
 
 _HOUR_S = 3_600.0
@@ -34,9 +35,7 @@ def admit(
         return _REFUSED, note_unstarted(agent, request, PassStatus.BLOCKED, "blocked:disabled")
     if not inputs:
         return _REFUSED, note_unstarted(agent, request, PassStatus.SKIPPED, "insufficient_messages")
-    budget = agent.budget()
-    pins = carried_tokens(inputs, agent.store.pins(agent.session_id), budget.pin_tokens)
-    fits = request.trigger != "overflow" and budget.fits(shown_tokens(inputs, budget) + pins)
+    fits = partial(_fits, agent, request, inputs)
     answer = _ask(agent, forced=request.force, fits=fits, paid=request.adopt_only)
     if answer.admission is not Admission.BLOCKED:
         return answer, None
@@ -47,13 +46,26 @@ def admit(
     return answer, record
 
 
+def _fits(agent: CompressionHost, request: AttemptRequest, inputs: Sequence[Message]) -> bool:
+    """Return whether the next request can be sent without a pass."""
+    if request.trigger == "overflow":
+        return False
+    budget = agent.budget()
+    pins, _beyond = choose_pins(agent.store.pins(agent.session_id), budget.pin_tokens)
+    return budget.fits(shown_tokens(inputs, budget) + carried_tokens(inputs, pins))
+
+
 def may_ask_model(agent: CompressionHost) -> bool:
     """Return whether a pass with a summary could start now, nobody forcing it."""
     return agent.settings.compression.enabled and _ask(agent).admission is Admission.ALLOWED
 
 
 def _ask(
-    agent: CompressionHost, *, forced: bool = False, fits: bool = True, paid: bool = False
+    agent: CompressionHost,
+    *,
+    forced: bool = False,
+    fits: Callable[[], bool] = lambda: True,
+    paid: bool = False,
 ) -> Gate:
     now, limit = agent.clock.now(), agent.settings.compression.spend_limit_per_hour
     counts = limit > 0 and not paid

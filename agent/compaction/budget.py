@@ -140,8 +140,8 @@ def shown_tokens(messages: Sequence[Message], budget: Budget) -> int:
     A user message counts at most `message_tokens`, the results of one tool round together at most
     `round_tokens`, and the frame that a summary is shown in `FRAME_TOKENS`.
     """
-    framed = any(message.get("_kind") in _FRAMED for message in messages)
-    total = FRAME_TOKENS if framed else 0
+    kinds = {message.get("_kind") for message in messages}
+    total = 0 if kinds.isdisjoint(_FRAMED) else FRAME_TOKENS
     whole = smallest = 0  # of the round of tool results that is being read
     for message, tokens in zip(messages, shown_sizes(messages, budget), strict=True):
         if message.get("role") == "tool":

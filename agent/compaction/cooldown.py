@@ -342,21 +342,21 @@ def gate(
     now: float,
     *,
     forced: bool = False,
-    fits: bool = True,
+    fits: Callable[[], bool] = lambda: True,
     overspent: bool = False,
 ) -> Gate:
     """Return whether an attempt may start while `cooldown` (the store's record) may be running.
 
-    `forced` is a person's own request, which no brake stops; `fits` says whether the next request
-    can be sent as it is: when not, the model-free rungs are let in. `overspent` says that the spend
-    limit is reached, which stops everybody.
+    `forced` is a person's own request, which no brake stops; `fits`, asked when something does,
+    says whether the next request can be sent as it is: when not, the model-free rungs are let in.
+    `overspent` says that the spend limit is reached, which stops everybody.
     Units: `now` is Unix epoch seconds; a deadline equal to it counts as passed.
     """
     remaining = float(cooldown["cooldown_until"]) - now if cooldown else 0.0
-    refusal = Admission.BLOCKED if fits else Admission.MODEL_FREE
+    if not overspent and (cooldown is None or forced or remaining <= 0):
+        return Gate(Admission.ALLOWED)
+    refusal = Admission.BLOCKED if fits() else Admission.MODEL_FREE
     if overspent:
         return Gate(refusal, BLOCKED_BY_SPEND)
-    if cooldown is None or forced or remaining <= 0:
-        return Gate(Admission.ALLOWED)
-    ineffective = cooldown.get("failure_class") == INEFFECTIVE
+    ineffective = (cooldown or {}).get("failure_class") == INEFFECTIVE
     return Gate(refusal, BLOCKED_AS_INEFFECTIVE if ineffective else BLOCKED_BY_COOLDOWN, remaining)

@@ -68,10 +68,9 @@ def unsaid_pins(view: Sequence[Message], pins: Sequence[Pin]) -> list[Pin]:
     return [pin for pin in pins if pin.text not in said.get(pin.source_seq or 0, "")]
 
 
-def carried_tokens(view: Sequence[Message], pins: Sequence[Pin], budget_tokens: int) -> int:
-    """Return what a request with this view takes for pins beside its messages."""
-    chosen, _beyond = choose_pins(pins, budget_tokens)
-    return estimate_text(render_pins(unsaid_pins(view, chosen)))
+def carried_tokens(view: Sequence[Message], pins: Sequence[Pin]) -> int:
+    """Return what a request with this view takes beside its messages for `pins`, those chosen."""
+    return estimate_text(render_pins(unsaid_pins(view, pins)))
 
 
 def render_pins(pins: Sequence[Pin]) -> str:

@@ -12,7 +12,6 @@ from agent.compaction.attempt import reconcile
 from agent.compaction.budget import Budget
 from agent.compaction.material import Material
 from agent.compaction.outcomes import Refused
-from agent.compaction.pins import choose_pins
 from agent.compaction.plan import Plan, make_plan
 from agent.compaction.verify import judge_candidate
 from agent.sessions.records import PassKind, Pin
@@ -25,7 +24,7 @@ else:
 
 @dataclass(frozen=True)
 class Review:
-    """What a candidate is judged by; `material` reads what rows say."""
+    """What a candidate is judged by: `material` reads what rows say, `pins` are in each request."""
 
     material: Callable[[], Material]
     pins: Sequence[Pin]
@@ -45,8 +44,7 @@ def review_candidate(inputs: list[Message], candidate: list[Message], review: Re
     changes = reconcile(inputs, candidate)
     if changes.nothing:
         raise Refused("no_progress")
-    pinned, _beyond = choose_pins(review.pins, review.budget.pin_tokens)
-    reason = judge_candidate(inputs, changes, review.budget, pinned)
+    reason = judge_candidate(inputs, changes, review.budget, review.pins)
     if reason:
         raise Refused(reason)
     receipt: Mapping[str, Any] = {}

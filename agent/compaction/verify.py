@@ -12,7 +12,7 @@ from agent.base.pattern import pattern
 from agent.base.tokens import estimate_text
 from agent.compaction.attempt import Changes
 from agent.compaction.budget import Budget, shown_tokens, total_tokens
-from agent.compaction.pins import render_pins, unsaid_pins
+from agent.compaction.pins import carried_tokens
 from agent.compaction.prompting import Prompt, template
 from agent.sessions.records import PassKind, Pin
 
@@ -211,11 +211,7 @@ def _digest_helps(
 
 def _with_pins(rows: Sequence[Message], budget: Budget, pins: Sequence[Pin]) -> int:
     """Return what a request takes for these rows and for the pins that none of them says."""
-    return shown_tokens(rows, budget) + _pins_beside(rows, pins)
-
-
-def _pins_beside(rows: Sequence[Message], pins: Sequence[Pin]) -> int:
-    return estimate_text(render_pins(unsaid_pins(rows, pins)))
+    return shown_tokens(rows, budget) + carried_tokens(rows, pins)
 
 
 def _still_says(request: Message, ref: int, changes: Changes) -> bool:
@@ -225,8 +221,9 @@ def _still_says(request: Message, ref: int, changes: Changes) -> bool:
 
 def _loses_pins(rows: Sequence[Message], pins: Sequence[Pin], budget: Budget) -> bool:
     """Return whether the view fits but the pins that no row says would not fit beside it."""
-    shown = shown_tokens(rows, budget)
-    return budget.fits(shown) and not budget.fits(shown + _pins_beside(rows, pins))
+    beside = carried_tokens(rows, pins)
+    shown = shown_tokens(rows, budget) if beside else 0
+    return budget.fits(shown) and not budget.fits(shown + beside)
 
 
 def _splits_pairs(inputs: Sequence[Message], changes: Changes) -> bool:

@@ -245,4 +245,4 @@ USELESS = {"cooldown_until": AT + 40, "failure_class": "ineffective", "error": "
     ],
 )
 def test_what_the_gate_answers(cooldown, forced, fits, expected):
-    assert gate(cooldown, AT, forced=forced, fits=fits) == expected
+    assert gate(cooldown, AT, forced=forced, fits=lambda: fits) == expected
