@@ -17,8 +17,9 @@ PASSAGE_CHARS = 400
 """About how much text an answer stands in; a longer text is judged by its best part."""
 PAIR = 0.6
 """What a pair of signs counts: of a run of them each says only a part."""
-HEAD, HEAD_COUNTS = 4, 0.25
-"""What the first letters of a longer word count: other forms of it begin with them too."""
+PART, PART_COUNTS = 4, 0.25
+"""What the first and the last letters of a longer word count: other forms of it begin with them,
+and a compound ends in what it is; its very last letter may be an ending."""
 INSIDE = 0.7
 """What a word counts that is found inside a longer one."""
 _MOST_PLACES = 200
@@ -53,9 +54,16 @@ def words_of(question: str) -> dict[str, float]:
         pair = len(word) == 2 and _CJK.search(word)
         found.setdefault(stem(word), PAIR if pair else 1.0)
     for word in words:
-        if len(word) > HEAD + 1 and not _CJK.search(word):
-            found.setdefault(word[:HEAD], HEAD_COUNTS)
+        if len(word) > PART + 1 and not _CJK.search(word):
+            found.setdefault(word[:PART], PART_COUNTS)
+        if len(word) > PART + 2 and not _CJK.search(word):
+            found.setdefault(word[-PART - 1 : -1], PART_COUNTS)
     return found
+
+
+def is_named(question: str) -> bool:
+    """Return whether a question holds nothing but names and figures, which are there or are not."""
+    return not _NAMED.sub("", question).strip()
 
 
 def weights_of(
