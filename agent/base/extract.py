@@ -8,6 +8,7 @@ the assistant never lay anything down for the user. Read next: `extract_cues.py`
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -22,7 +23,7 @@ from agent.base.extract_cues import (
     is_withdrawal,
 )
 from agent.base.extract_speech import is_hearsay, own_words, sentences
-from agent.base.extract_things import Thing, things_in
+from agent.base.extract_things import Thing, shape_of, things_in
 from agent.base.extract_words import content_words, languages_of, languages_within
 from agent.base.record import dataclass
 from agent.base.redact import redact
@@ -32,7 +33,7 @@ TAIL_CHARS = 16_000
 """Of a longer text only its beginning and end are looked at; the whole stays searchable."""
 MOST_THINGS = 60
 MOST_THINGS_OF_TOOLS = 24
-"""Identifiers kept of one text, those at its ends before those in its middle."""
+"""Identifiers kept of one text, those of a rare shape before others, then those at its ends."""
 SUBJECT_WORDS = 6
 CHANGED = "now"
 """First word of a value's subject when its sentence says that something changed."""
@@ -160,8 +161,7 @@ def _things(text: str, role: str) -> Iterator[Extract]:
     things = list(found.values())
     most = MOST_THINGS_OF_TOOLS if role == "tool" else MOST_THINGS
     if len(things) > most:
-        half = most // 2
-        things = [*things[:half], *things[-half:]]
+        things = _standing_out(things, most)
     subjects = _Subjects(text, role)
     for thing in things:
         valued = role != "tool" and thing.sort in _VALUES
@@ -169,6 +169,16 @@ def _things(text: str, role: str) -> Iterator[Extract]:
         described = valued or thing.sort in _DESCRIBED or (thing.sort == "url" and role == "user")
         subject = subjects.of(thing) if described else ""
         yield Extract(kind, subject, thing.text, (thing.start, thing.end))
+
+
+def _standing_out(things: list[Thing], most: int) -> list[Thing]:
+    """Return those things whose shape fewest others have, of equals those at the ends."""
+    shapes = [shape_of(thing.text) for thing in things]
+    common = Counter(shapes)
+    ranked = sorted(
+        range(len(things)), key=lambda at: (common[shapes[at]], min(at, len(things) - 1 - at))
+    )
+    return [things[at] for at in sorted(ranked[:most])]
 
 
 def _is_noise(thing: Thing) -> bool:

@@ -26,6 +26,7 @@ class Thing(NamedTuple):
 _TOKEN = re.compile(r"[\w#~$€£@./\\+-][\w./\\:@#%+=~&?!$€£*-]*(?:,(?=\d)[\w./\\:@#%+=~&?!$€£*-]*)*")
 _ASCII_RUN = re.compile(r"[!-~À-ɏ€£]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_RUN = re.compile(r"[^\W_]+")
 _TRAILING = ".,:;!?*=&-+~"
 
 _SORTS = (
@@ -126,6 +127,20 @@ def things_in(text: str) -> list[Thing]:
             kept.append(thing)
             end = thing.end if thing.sort not in ("error", "quote") else thing.start
     return kept
+
+
+def shape_of(value: str) -> str:
+    """Return what values of one kind share: the marks in them and what stands between these, words,
+    figures, or a mixture of some length; of a path where it begins and how it ends."""
+    folders, slash, name = value.rpartition("/")
+    if slash:
+        ending = name.partition(":")[0].rpartition(".")[2]
+        return f"{folders.lstrip('/').partition('/')[0]}/{ending}"
+    return _RUN.sub(_sort_of, value)
+
+
+def _sort_of(run: re.Match[str]) -> str:
+    return "a" if run[0].isalpha() else "9" if run[0].isdigit() else str(len(run[0]))
 
 
 def _errors(text: str) -> Iterator[Thing]:

@@ -246,6 +246,18 @@ def test_a_secret_is_never_in_an_extract(secret: str) -> None:
     assert "5432" in [each.value for each in found]
 
 
+def test_of_many_things_those_of_a_rare_shape_are_kept_wherever_they_stand() -> None:
+    log = [f"GET /src/part_{n}.py 200" for n in range(100)]
+    log[50] = "job 9f2c1abe77 was killed"
+    found = [each.value for each in extract("\n".join(log), "tool")]
+    ends = [*range(12), *range(89, 100)]
+    assert found == [
+        *(f"/src/part_{n}.py" for n in ends[:12]),
+        "9f2c1abe77",
+        *(f"/src/part_{n}.py" for n in ends[12:]),
+    ]
+
+
 def test_of_a_long_text_the_ends_are_looked_at() -> None:
     text = "head 10.1.1.1\n" + "filler words here\n" * 6_000 + "tail 10.2.2.2"
     assert [each.value for each in extract(text, "tool")] == ["10.1.1.1", "10.2.2.2"]
