@@ -58,9 +58,11 @@ from agent.sessions.routes import RouteBook
 from agent.sessions.sqlite import Connection, SqliteDatabase
 
 if TYPE_CHECKING:
-    from agent.sessions import check, forks, intake, relevant
+    from agent.sessions import check, forks, intake, relevant, unseen
 else:
-    check, forks, intake, relevant = later("agent.sessions", "check", "forks", "intake", "relevant")
+    check, forks, intake, relevant, unseen = later(
+        "agent.sessions", "check", "forks", "intake", "relevant", "unseen"
+    )
 
 
 class SessionDB:
@@ -212,6 +214,10 @@ class SessionDB:
             self.index_pending()
         with self._database.read() as connection:
             return relevant.rank_rows(connection, question, session_id, limit)
+
+    def unseen(self, session_id: str, *, limit: int = 20) -> list[tuple[int, str]]:
+        with self._database.read() as connection:
+            return unseen.unseen(connection, session_id, limit)
 
     def index_pending(self) -> int:
         return search.index_pending(self._database)

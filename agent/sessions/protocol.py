@@ -199,6 +199,12 @@ class SessionStore(Protocol):
         """
         ...
 
+    def unseen(self, session_id: str, *, limit: int = 20) -> list[tuple[int, str]]:
+        """Return (seq, part) of rows that left the view, for a question that no row answers: the
+        user's (an empty part: the whole row), newest first, and things that others printed, those
+        of rare shapes first, in turn. Rows not extracted yet give no things."""
+        ...
+
     def index_pending(self) -> int:
         """Index rows accepted since the last call; return how many. Called after a turn."""
         ...
@@ -212,31 +218,23 @@ class SessionStore(Protocol):
     def extracts(
         self, session_id: str, *, kinds: Sequence[str] = (), limit: int = 5_000
     ) -> list[StoredExtract]:
-        """Return what accepted rows that are not hidden say, newest row first, in a row by place.
-
-        `kinds` picks kinds; empty means all. Rows not extracted yet are missing.
-        """
+        """Return what accepted rows that are not hidden say, newest row first, in a row by place;
+        of some `kinds` or of all. Rows not extracted yet are missing."""
         ...
 
     def add_pin(self, session_id: str, text: str) -> Pin:
         """Pin a standing instruction by hand; one with the same words is returned as it is.
-
-        Raises: UsageError for a blank text and for one that holds a secret.
-        """
+        Raises: UsageError for a blank text and for one that holds a secret."""
         ...
 
     def retire_pin(self, session_id: str, pin_id: int) -> Pin:
         """Take a pin off by hand, with every one that says the same, and return it.
-
-        Raises: UsageError when the conversation has no such pin in force.
-        """
+        Raises: UsageError when the conversation has no such pin in force."""
         ...
 
     def pins(self, session_id: str) -> list[Pin]:
         """Return the pins in force, oldest first; of those with the same words the newest.
-
-        One whose source is hidden by a rewind is not in force.
-        """
+        One whose source is hidden by a rewind is not in force."""
         ...
 
     # -- guards -----------------------------------------------------------------------------

@@ -33,6 +33,11 @@ class RowReader(Protocol):
         """Return matching accepted rows, best first: dicts with `_seq`, role, content."""
         ...
 
+    def unseen(self, *, limit: int) -> list[tuple[int, str]]:
+        """Return (seq, part) of rows that left the view and are likeliest to be asked for; an empty
+        part is the whole row."""
+        ...
+
     def rows(self, first_seq: int, last_seq: int) -> list[dict[str, Any]]:
         """Return accepted rows of a seq range, whole (blobs resolved), oldest first."""
         ...

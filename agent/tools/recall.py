@@ -31,6 +31,9 @@ HITS = 20
 _LISTED = 6
 _FIRST_HITS = 8
 """Hits that are shown before the rows around them."""
+_HALF = 0.5
+"""What a row says at least of a question, by the weight of its words, when it may answer it."""
+_OPEN = "no row says half of this; also shown, as it left the view: the user's words, rare names"
 _HEADER_TOKENS = 50
 _FOOTER_TOKENS = 90
 _ROW_TOKENS = 40
@@ -205,36 +208,56 @@ def _call(first: int, last: int, offset: int, budget: int) -> str:
 
 # -- a search -------------------------------------------------------------------------------
 def _search(reader: RowReader, query: str, budget: int) -> Recalled:
-    """Return the best hits that fit, long rows where they match, and the rows around the best."""
+    """Return the best hits that fit, long rows where they match, and the rows around the best.
+
+    A question of which no row says half goes on with what left the view and stands out.
+    """
     rows = {int(row["_seq"]): row for row in reader.search(query, limit=HITS)}
-    if not rows:
-        return Recalled((), f"no row holds a word of {one_line(query, limit=200)!r}; try others")
     hits = list(rows)
     whole_room = room = budget - _FOOTER_TOKENS
     weights = _weights(query, rows.values())
+    others = dict(reader.unseen(limit=HITS)) if _is_open(query, rows.values(), weights) else {}
+    if others:
+        room -= estimate_text(_OPEN)
+    elif not hits:
+        return Recalled((), f"no row holds a word of {one_line(query, limit=200)!r}; try others")
     slices: dict[int, Slice] = {}
     unshown: list[int] = []
-    for seq in _in_turn(hits):
+    for seq in _in_turn(hits, others):
         if seq in slices or (unshown and seq in rows):
             continue
         for row in reader.rows(seq, seq):
             hit = seq in rows
-            piece = _passage(row, weights, whole_room) if hit else _beginning(row, whole_room)
+            if hit:
+                piece = _passage(row, weights, whole_room)
+            else:
+                piece = _beginning(row, whole_room, others.get(seq, ""))
             cost = _HEADER_TOKENS + estimate_text(piece.text)
             if cost <= room or not slices:
                 slices[seq] = piece
                 room -= cost
             elif hit:
                 unshown = [hit for hit in hits if hit not in slices]
-    return Recalled(_by_seq(slices), _unread(slices, unshown))
+    note = _OPEN if any(seq in slices for seq in others) else ""
+    return Recalled(_by_seq(slices), "; ".join(filter(None, (note, _unread(slices, unshown)))))
 
 
-def _in_turn(hits: list[int]) -> Iterator[int]:
-    """Yield seqs in the order in which they are shown: the first hits, the rows around them."""
+def _in_turn(hits: list[int], others: Iterable[int]) -> Iterator[int]:
+    """Yield seqs in the order in which they are shown: the first hits, what may answer without
+    the words, the rows around the hits."""
     yield from hits[:_FIRST_HITS]
+    yield from others
     for seq in hits[:_FIRST_HITS]:
         yield from (seq - 1, seq + 1)
     yield from hits[_FIRST_HITS:]
+
+
+def _is_open(query: str, rows: Iterable[Message], weights: Mapping[str, float]) -> bool:
+    """Return whether no row says half of a question; phrases and names are there or are not."""
+    if '"' in query or relevance.is_named(query):
+        return False
+    scores = [relevance.best_passage(row_text(row).casefold(), weights).score for row in rows]
+    return max(scores, default=0.0) < _HALF * sum(weights.values())
 
 
 def _weights(query: str, rows: Iterable[Message]) -> dict[str, float]:
@@ -257,11 +280,13 @@ def _passage(row: Message, weights: Mapping[str, float], room: int) -> Slice:
     return Slice(row, _fitting(text, start, share), start, len(text))
 
 
-def _beginning(row: Message, room: int) -> Slice:
-    """Return a row beside a hit, cut to a tenth of a search."""
+def _beginning(row: Message, room: int, part: str) -> Slice:
+    """Return a row that is no hit, cut to a tenth of a search, from shortly before `part` on."""
     text = row_text(row)
     share = max(_ROW_TOKENS, room // 10 - _HEADER_TOKENS)
-    return Slice(row, _fitting(text, 0, share), 0, len(text))
+    begin = _fitting(text, 0, share)
+    start = max(0, text.find(part) - len(begin) // 2) if len(begin) < len(text) else 0
+    return Slice(row, _fitting(text, start, share), start, len(text))
 
 
 def _by_seq(slices: Mapping[int, Slice]) -> tuple[Slice, ...]:

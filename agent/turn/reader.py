@@ -18,6 +18,10 @@ class StoredRows:
         hits = self._store.relevant(query, self._session_id, limit=limit)
         return [hit.message for hit in hits]
 
+    def unseen(self, *, limit: int) -> list[tuple[int, str]]:
+        """Return what left the view and is likeliest to be asked for: seq and part of the row."""
+        return self._store.unseen(self._session_id, limit=limit)
+
     def rows(self, first_seq: int, last_seq: int) -> list[Message]:
         """Return the rows of a seq range, whole, oldest first."""
         return self._store.accepted_rows(self._session_id, first_seq, last_seq)

@@ -146,3 +146,34 @@ class SearchContract:
         begin(store, 1_500)
         assert len(store.search("message", limit=2_000)) == 1_500
         assert store.index_pending() == 0
+
+    def test_what_left_the_view_is_the_users_words_and_things_of_a_rare_shape_in_turn(
+        self, store: SessionStore
+    ) -> None:
+        begin(store)
+        log = "\n".join(f"GET /src/part_{n}.py 200 in {n} ms" for n in range(40))
+        rows = store.append(
+            SESSION,
+            [
+                {"role": "user", "content": "keep it short"},
+                {"role": "tool", "tool_call_id": "a", "content": f"{log}\njob 7f3c-91 died\n{log}"},
+                {"role": "user", "content": "go on"},
+                {"role": "tool", "tool_call_id": "b", "content": log},
+                {"role": "tool", "tool_call_id": "c", "content": "it is in /srv/out/juno.bin"},
+                {"role": "user", "content": "still to see"},
+                {"role": "tool", "tool_call_id": "d", "content": "ticket PAY-4711"},
+            ],
+        )
+        store.extract_pending()
+        assert store.unseen(SESSION) == []
+        cover(store, rows[:4], "all done")
+        mask(store, rows[4])
+        assert store.unseen(SESSION) == [
+            (3, ""),
+            (5, "/srv/out/juno.bin"),
+            (1, ""),
+            (2, "7f3c-91"),
+        ]
+        assert store.unseen(SESSION, limit=1) == [(3, "")]
+        store.rewind(SESSION, 5)
+        assert store.unseen(SESSION) == [(3, ""), (2, "7f3c-91"), (1, "")]

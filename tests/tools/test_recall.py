@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +22,9 @@ DATE = "2026-11-30T14:40:20Z"
 class Rows:
     """A reader over a list: what the store promises, in its simplest form."""
 
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, rows: list[dict[str, Any]], unseen: Sequence[tuple[int, str]] = ()) -> None:
         self._rows = rows
+        self._unseen = unseen
         self.read: list[tuple[int, int]] = []
 
     def search(self, query: str, *, limit: int) -> list[dict[str, Any]]:
@@ -30,6 +32,9 @@ class Rows:
         found = [row for row in self._rows
                  if all(word in str(row["content"]).casefold() for word in words)]  # fmt: skip
         return found[::-1][:limit]
+
+    def unseen(self, *, limit: int) -> list[tuple[int, str]]:
+        return list(self._unseen[:limit])
 
     def rows(self, first_seq: int, last_seq: int) -> list[dict[str, Any]]:
         self.read.append((first_seq, last_seq))
@@ -233,15 +238,41 @@ def test_a_search_without_hits_says_so() -> None:
     assert recall_rows(Rows([_row(1, "a")]), query="zebra") == []
 
 
+_OPEN = "no row says half of this; also shown, as it left the view: the user's words, rare names"
+
+
+def test_a_question_that_no_row_answers_gets_what_left_the_view() -> None:
+    rows = [_row(n, f"filler {n}") for n in range(1, 30)]
+    rows[3]["content"] = "keep it short, I read on my phone"
+    log = "".join(f"{n:05} ok\n" for n in range(2_000))
+    rows[20] = _row(21, f"{log}job gave up: 7f3c-91\n{log}", "tool")
+    reader = Rows(rows, [(4, ""), (21, "7f3c-91")])
+    found = recall(reader, "answer length", None, 0, 2_000)
+    assert [int(piece.row["_seq"]) for piece in found.slices] == [4, 21]
+    assert found.slices[0].text == rows[3]["content"]
+    assert "job gave up: 7f3c-91\n" in found.slices[1].text
+    assert found.left_out == f'{_OPEN}; row 21 is cut: recall(rows="21")'
+
+
+@pytest.mark.parametrize("query", ["filler", '"answer length"', "OPS-4711", "src/a.py:12"])
+def test_what_is_found_and_what_is_there_or_not_gets_nothing_else(query: str) -> None:
+    rows = [_row(1, "keep it short"), _row(5, "filler")]
+    shown = [f"#5 user {DATE}\nfiller"] if query == "filler" else [
+        f"[no row holds a word of {query!r}; try others]"
+    ]  # fmt: skip
+    assert recall_text(Rows(rows, [(1, "")]), query=query) == shown[0]
+
+
 @given(
     contents=st.lists(texts, min_size=1, max_size=25),
-    query=st.sampled_from(["a", "9", "漢", "b 9"]),
+    query=st.sampled_from(["a", "9", "漢", "b 9", "zebra"]),
     budget=st.integers(400, 3_000),
 )
 def test_a_search_stays_in_its_budget_and_shows_true_text(
     contents: list[str], query: str, budget: int
 ) -> None:
-    reader = Rows([_row(n, content) for n, content in enumerate(contents, 1)])
+    rows = [_row(n, content) for n, content in enumerate(contents, 1)]
+    reader = Rows(rows, [(n, content[-9:]) for n, content in enumerate(contents, 1)])
     assert estimate_text(recall_text(reader, query=query, budget_tokens=budget)) <= budget
     found = recall(reader, query, None, 0, budget)
     seqs = [int(piece.row["_seq"]) for piece in found.slices]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.tools.recall import recall, recall_text
 from agent.turn.reader import StoredRows
+from tests.sessions.steps import cover
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
@@ -76,6 +77,24 @@ def test_a_question_finds_what_was_said_in_other_words_whether_indexed_or_not(
             store.append("s1", [*filler, told, *filler])
         assert "amber7.corp.test" in _recalled(store, "where is staging now, after it moved?")
     assert _recalled(store, "unicorn") == "[no row holds a word of 'unicorn'; try others]"
+
+
+def test_a_question_in_other_words_gets_what_left_the_view(store: SessionDB) -> None:
+    store.create_session("s1", "test")
+    rows = store.append(
+        "s1",
+        [
+            {"role": "user", "content": "three sentences tops, I read on my phone"},
+            {"role": "tool", "tool_call_id": "t1", "content": "login refused for 7f3c91-ab"},
+            {"role": "assistant", "content": "Someone could not get in."},
+        ],
+    )
+    store.extract_pending()
+    cover(store, rows)
+    found = _recalled(store, "currency")
+    assert re.findall(r"^#(\d+) ", found, re.MULTILINE) == ["1", "2"]
+    assert "three sentences tops" in found
+    assert "7f3c91-ab" in found
 
 
 def test_of_two_answers_the_newer_comes_first_and_what_was_taken_back_never(
