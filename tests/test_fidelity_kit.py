@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.base.headings import split_heading
 from agent.base.messages import Message
 from benchmarks.fidelity import guard, kit
 from benchmarks.fidelity.rates import Rate
@@ -25,10 +26,12 @@ def test_our_engine_keeps_all_but_replaced_figures_in_a_budget_that_holds_everyt
     with kit.HermesCompactor() as compactor:
         text = compactor.compact(session.turns, 1, 100_000).text
         again = compactor.compact([], 2, 100_000).text
-    users = [turn.text for turn in session.turns if turn.role == "user"]
+    users = [split_heading(turn.text)[1] for turn in session.turns if turn.role == "user"]
     replaced = [token for canary in canaries for token in canary.superseded_tokens]
     missing = [said for said in users if said not in text or said not in again]
     assert [said for said in missing if not any(old in said.lower() for old in replaced)] == []
+    labels = {split_heading(turn.text)[0] for turn in session.turns} - {""}
+    assert [label for label in labels if f"{label}:" not in text] == []
 
 
 @pytest.mark.parametrize("mode", ["none", "nonsense"])

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import chain
 
 from agent.base.extract_words import content_words, names_in, stem, stems
+from agent.base.headings import split_heading
 from agent.base.record import dataclass
 
 ALIKE = 2 / 3
@@ -29,8 +30,6 @@ _EXACT = frozenset("0123456789/_@")
 _MARKS = ".,:;!?()[]{}<>'\"`"
 _DIGITS = frozenset("0123456789")
 _DIGIT = re.compile(r"\d")
-_HEADING = re.compile(r"\s*((?:[^\W\d_a-z]{2,}[ -]?){1,4}):\s+")
-"""Words in capitals before a text say what sort of thing it is, or where it holds."""
 _LIKELY = 0.3
 """Part of all words that two statements to be looked at share at least, names among them."""
 _LIKELIEST = 3
@@ -77,9 +76,7 @@ class Statement:
     @classmethod
     def of(cls, text: str) -> Statement:
         """Take a text apart."""
-        headed = _HEADING.match(text)
-        heading = headed[1] if headed and headed[1].isupper() else ""
-        text = text[len(headed[0]) :] if headed and heading else text
+        heading, text = split_heading(text)
         exact: set[str] = set()
 
         def take(run: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agent.base.headings import split_heading
 from agent.base.messages import Message, text_of
 from agent.base.record import dataclass
 from agent.base.tokens import estimate_text
@@ -32,6 +33,8 @@ def tell(extract: StoredExtract, was: str) -> str:
     value = " ".join(extract.value.split()) if "\n" in extract.value else extract.value
     if extract.kind == "task":
         return f"task {extract.subject}: {value}"
+    if extract.kind == "instruction" and split_heading(value)[0]:
+        return value
     if extract.kind not in FACTS:
         return f"{extract.kind}: {value}"
     replaced = f" (was {was})" if was else ""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.base.messages import Message, call_ids, is_user_text, last_user_index
+from agent.base.headings import heading_above
+from agent.base.messages import Message, call_ids, is_user_text, last_user_index, text_of
 from agent.base.record import dataclass
+from agent.base.tokens import estimate_text
 from agent.compaction.budget import Budget, row_tokens, shown_sizes, shown_tokens
 from agent.compaction.retain import NOTHING_STANDS, Rank, Standing, user_ranks
 
@@ -148,13 +150,17 @@ def _keep_users(
 ) -> set[int]:
     """Return the user rows that stay verbatim, in their order, none that is said again."""
     kept: set[int] = set()
-
+    shown: set[str] = set()
     for index in sorted(users, key=ranks.__getitem__):
         if ranks[index][0] >= Rank.REPEATED:
             break
+        heading = heading_above(text_of(messages[index].get("content")))
         tokens = row_tokens(messages[index])
+        if heading in shown:
+            tokens -= estimate_text(heading)
         if tokens <= user_tokens:
             kept.add(index)
+            shown.add(heading)
             user_tokens -= tokens
     return kept
 

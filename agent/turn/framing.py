@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agent.base.headings import under_headings
 from agent.base.messages import Message, text_of
 from agent.base.tokens import estimate_message
 
@@ -54,8 +55,8 @@ def frame_summary(
     """
     parts = [OPENING, text_of(summary.get("content"))]
     if dealt_with:
-        lines = [f"#{row.get('_seq', '?')}: {_shown(row)}" for row in dealt_with]
-        parts.append("\n".join([DEALT_WITH, *lines]))
+        said = [(f"#{row.get('_seq', '?')}: ", _shown(row)) for row in dealt_with]
+        parts.append("\n".join([DEALT_WITH, *under_headings(said)]))
     if recall and summary.get("_seq"):
         parts.append(recall_footer(f"1-{summary['_seq']}"))
     parts.append(CLOSING)

@@ -40,7 +40,7 @@ DIGEST_TOKENS = 48
 SMALLEST_WINDOW = 4_096
 _NOTES_SHARE = USER_SHARE + PIN_SHARE + ANCHOR_SHARE + SUMMARY_SHARE
 _MOST_PASSES = 3
-_MADE_BY_PASS = frozenset({"summary", "mechanical"})
+MADE_BY_PASS = frozenset({"summary", "mechanical"})
 
 
 class BoundedAgent(AIAgent):
@@ -138,7 +138,7 @@ def notes_of(request: Sequence[Message], view: Sequence[Message], base_prompt: s
     all of the view is tail.
     """
     newest = max(
-        (index for index, row in enumerate(view) if row.get("_kind") in _MADE_BY_PASS), default=-1
+        (index for index, row in enumerate(view) if row.get("_kind") in MADE_BY_PASS), default=-1
     )
     text = "\n".join(
         text_of(message.get("content"))

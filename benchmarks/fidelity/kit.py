@@ -18,12 +18,14 @@ from typing import Any, Self
 
 import compaction_kit  # type: ignore[import-untyped]  # the kit ships no types
 
+from agent.base.headings import under_headings
 from agent.base.messages import Message, text_of
 from agent.compaction.mechanical import TITLE
 from agent.compaction.pins import choose_pins
 from agent.testing.scripted import ScriptedProvider
 from benchmarks.fidelity.bounded import (
     CHARS_A_TOKEN,
+    MADE_BY_PASS,
     BoundedAgent,
     open_agent,
     open_folder,
@@ -197,12 +199,12 @@ def _pass(agent: BoundedAgent) -> str:
     first = agent.store.append(_SESSION, exchange)[0]["_seq"]
     agent.compress_fully()
     rows = [row for row in agent.store.view(_SESSION).messages if row["_seq"] < first]
-    text = "\n".join(
-        without_frame(text_of(row.get("content"))) for row in rows if row.get("content") != PROBE
-    )
-    chosen = choose_pins(agent.pins(), agent.budget().pin_tokens)[0]
-    pins = [pin.text for pin in chosen if pin.text not in text]
-    return "\n".join([*pins, text])
+    pins = [pin.text for pin in choose_pins(agent.pins(), agent.budget().pin_tokens)[0]]
+    said = [text_of(row.get("content")) for row in rows if row.get("_kind") not in MADE_BY_PASS]
+    notes = [text_of(row.get("content")) for row in rows if row.get("_kind") in MADE_BY_PASS]
+    lines = under_headings([("", text) for text in said if text not in {*pins, PROBE}])
+    text = "\n".join([*lines, *map(without_frame, notes)])
+    return "\n".join([*(pin for pin in pins if pin not in text), text])
 
 
 def without_frame(text: str) -> str:

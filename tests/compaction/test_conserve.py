@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.base.extract import extract
 from agent.base.messages import Message, text_of
-from agent.compaction.anchors import HEADING, strip_anchors
+from agent.compaction.anchors import HEADING, strip_anchors, tell
 from agent.compaction.attempt import Candidate, Changes, reconcile
 from agent.compaction.budget import Budget, budget_for, total_tokens
 from agent.compaction.conserve import conserve, stands_in
@@ -88,6 +88,17 @@ def test_a_pin_beyond_the_pin_budget_is_an_anchor() -> None:
     pins = [Pin(1, "Never push to main.", 1, 0.0)]
     conserved = conserve(TALK, covering(TALK, "No."), Material(said(TALK), pins), small)
     assert "- [1] instruction: Never push to main." in content(conserved.changes)
+
+
+def test_a_heading_says_what_an_anchor_is_of_a_rule_alone() -> None:
+    told = {
+        kind: tell(StoredExtract(1, 1, "user", kind, "", "PROD: never push."), "")
+        for kind in ("instruction", "withdrawal")
+    }
+    assert told == {
+        "instruction": "PROD: never push.",
+        "withdrawal": "withdrawal: PROD: never push.",
+    }
 
 
 def test_an_old_value_in_view_brings_the_new_one_first() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.base.messages import is_user_text, last_user_index, text_of
+from agent.base.tokens import estimate_text
 from agent.compaction.budget import budget_for, shown_tokens, total_tokens
 from agent.compaction.cut import Cut, group_rows, plan_cut, standing_rows, tail_start
 from agent.compaction.retain import Standing
@@ -151,6 +152,17 @@ def test_a_request_too_large_for_the_users_share_is_covered_and_smaller_ones_sta
     view = stored([user("keep me 1"), user(LONG), user("keep me 2"), *conversation(1)])
     budget = dataclasses.replace(BUDGET, user_tokens=100, tail_tokens=0)
     assert plan_cut(view, budget) == Cut(kept=(0, 2, 3, 4), covered=(1,))
+
+
+def test_a_heading_that_kept_rows_share_takes_of_the_users_share_once():
+    rules = ["no force push", "ask before releases", "write short names", "tests come first"]
+    view = stored(
+        [assistant("fine"), *(user(f"HOUSE RULE: {each}") for each in rules), *conversation(1)]
+    )
+    shown = sum(row["_tokens"] for row in view[1:5]) - 3 * estimate_text("HOUSE RULE")
+    budget = dataclasses.replace(BUDGET, user_tokens=shown, tail_tokens=0)
+    assert plan_cut(view, budget).covered == (0,)
+    assert len(plan_cut(view, dataclasses.replace(budget, user_tokens=shown - 1)).covered) == 2
 
 
 def test_requests_whose_work_goes_on_stay_beyond_the_users_share():

@@ -102,6 +102,29 @@ def test_the_request_in_progress_is_restated_verbatim_after_the_summary():
     assert text.count("explain C") == 1
 
 
+def test_a_heading_that_earlier_requests_share_stands_once_above_them():
+    view = rows(
+        user("HOUSE RULE: no force push."),
+        user("NOTE: Ada is away."),
+        user("make A"),
+        user("HOUSE RULE: ask before a release."),
+        user("notes", _kind="summary"),
+        answer("done"),
+        user("HOUSE RULE: now B"),
+    )
+    sent = shown(view)
+    said = text_of(sent[0]["content"]).partition(DEALT_WITH)[2].partition("\n\n")[0]
+    assert said.splitlines() == [
+        "",
+        "#2: NOTE: Ada is away.",
+        "#3: make A",
+        "HOUSE RULE:",
+        "#1: no force push.",
+        "#4: ask before a release.",
+    ]
+    assert text_of(sent[-1]["content"]) == "HOUSE RULE: now B"
+
+
 def test_every_row_of_the_running_turn_is_in_progress():
     view = rows(user("do it"), user("and this"), user("notes", _kind="summary"), answer("ok"))
     text = text_of(shown(view, current_from_seq=1)[0]["content"])
