@@ -193,6 +193,9 @@ def test_a_withdrawn_rule_stands_when_it_is_pinned_or_shown_alone():
     assert judge(pair, _seen("")) == {"withdrawn": False}
     assert judge(pair, _seen(rule)) == {"withdrawn": True}
     assert judge(pair, _seen(f"{rule}\n{release}", Standing(rule, 1))) == {"withdrawn": True}
+    doubted = Standing(rule, 1, release)
+    assert judge(pair, _seen(f"{rule}\n{release}", doubted)) == {"withdrawn": False}
+    assert judge(pair, _seen(rule, doubted)) == {"withdrawn": True}
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ class ExtractKind(StrEnum):
     WITHDRAWAL = "withdrawal"
     RELEASE = "release"
     """Words that may take a rule back if there is one about the same; nothing by themselves."""
+    REMARK = "remark"
+    """What else a user says and does not ask; nothing by itself."""
+    DOUBT = "doubt"
+    """Words that a rule, their `subject`, is shown with, because they may take it back."""
     QUESTION = "question"
     PROMISE = "promise"
     DECISION = "decision"
@@ -134,7 +138,7 @@ def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKin
     asks = is_question(sentence)
     by_user = role == "user"
     if not asks and not has_cues(sentence, languages, by_user=by_user):
-        return None
+        return ExtractKind.REMARK if by_user else None
     if by_user:
         if not asks and is_withdrawal(sentence, languages):
             return ExtractKind.WITHDRAWAL
@@ -149,7 +153,7 @@ def _kind_of(sentence: str, role: str, languages: tuple[str, ...]) -> ExtractKin
         return ExtractKind.DECISION
     if role == "assistant" and is_promise(sentence, languages):
         return ExtractKind.PROMISE
-    return None
+    return ExtractKind.REMARK if by_user else None
 
 
 # -- things ---------------------------------------------------------------------------------------

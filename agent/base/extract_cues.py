@@ -19,6 +19,7 @@ LATIN = ("en", "de", "fr", "es")
 LANGUAGES = (*LATIN, "zh", "ja")
 _OF_USERS = ("withdrawal", "rule", "order", "veto", "release", "decision")
 _OF_OTHERS = ("decision", "promise")
+_LAID_DOWN = ("rule", "order")
 """Kinds looked for together, because a sentence is mostly asked for several of them."""
 KINDS = (
     *_OF_USERS,
@@ -149,7 +150,7 @@ def _lays_down(sentence: str, languages: tuple[str, ...]) -> bool:
     for language in languages:
         if found & _BIT[language, "veto"]:
             said = one_of(tuple(_sections(language)["veto"])).sub(" ", sentence)
-            one = _found(said, (language,), _OF_USERS)
+            one = _found(said, (language,), _LAID_DOWN)
         else:
             one = found
         if one & _BIT[language, "order"]:

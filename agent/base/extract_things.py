@@ -23,10 +23,18 @@ class Thing(NamedTuple):
     end: int
 
 
-_TOKEN = re.compile(r"[\w#~$€£@./\\+-][\w./\\:@#%+=~&?!$€£*-]*(?:,(?=\d)[\w./\\:@#%+=~&?!$€£*-]*)*")
+_SIGN = r"[\w./\\:@#%+=~&?!$€£*-]"
+_RUN = rf"[\w#~$€£@./\\+-]{_SIGN}*(?:,(?=\d){_SIGN}*)*"
+_CJK_SIGNS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORDS = (
+    r"(?:[a-zß-öø-ÿ]++[.,:;!?]?+[ \n]++"
+    rf"|[{_CJK_SIGNS}]++(?!{_SIGN}|,\d)[，。、！？；：\s]*+)++"
+)
+_TOKEN = re.compile(f"{_WORDS}({_RUN})?|({_RUN})")
+"""A run without a blank; ordinary words before it are stepped over, for they are no things."""
 _ASCII_RUN = re.compile(r"[!-~À-ɏ€£]+")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_RUN = re.compile(r"[^\W_]+")
+_CJK = re.compile(f"[{_CJK_SIGNS}]")
+_LETTERS = re.compile(r"[^\W_]+")
 _TRAILING = ".,:;!?*=&-+~"
 
 _SORTS = (
@@ -94,7 +102,8 @@ _WORDED_DATE = re.compile(
     r"|(?:\d{2,4}年)?\d{1,2}月\d{1,2}[日号]|\d{2,4}年\d{1,2}月"
 )
 _DAY_OF_MONTH = re.compile(rf"\d(?:(?:st|nd|rd|th|er|\.)? (?:of |de )?(?:{_MONTHS})|月)")
-_FIGURE_NEXT = re.compile(r" (?=\d)")
+_FIGURE_NEXT = re.compile(r"(?<=[bceghilnoprstvyz.]) (?=\d)")
+"""The letters are those that months end in."""
 _MONTH_BEFORE = re.compile(rf"\b(?:{_MONTHS})\.?\Z")
 _MONTH_CHARS = 12
 _ERROR = re.compile(
@@ -136,10 +145,10 @@ def shape_of(value: str) -> str:
     if slash:
         ending = name.partition(":")[0].rpartition(".")[2]
         return f"{folders.lstrip('/').partition('/')[0]}/{ending}"
-    return _RUN.sub(_sort_of, value)
+    return _LETTERS.sub(_made_of, value)
 
 
-def _sort_of(run: re.Match[str]) -> str:
+def _made_of(run: re.Match[str]) -> str:
     return "a" if run[0].isalpha() else "9" if run[0].isdigit() else str(len(run[0]))
 
 
@@ -189,41 +198,52 @@ def _lowered(text: str) -> str:
 
 
 def _tokens(text: str) -> Iterator[Thing]:
+    found: list[Thing | None] = []
     for match in _TOKEN.finditer(text):
-        token = match[0]
+        group = match.lastindex
+        if group is None:
+            continue
+        token = match[group]
         if token.isalpha() and (token.islower() or token[1:].islower()):
             continue
-        start = match.start()
+        start = match.start(group)
         if not token.isascii() and _CJK.search(token):
-            for run in _ASCII_RUN.finditer(token):
-                yield from _judged(text, run[0], start + run.start())
+            runs = _ASCII_RUN.finditer(token)
+            found += [_judged(text, run[0], start + run.start()) for run in runs]
         elif "=" in token and "://" not in token and not token.startswith("-"):
             name, _, value = token.partition("=")
-            yield from _judged(text, value, start + len(name) + 1)
+            found.append(_judged(text, value, start + len(name) + 1))
         else:
-            yield from _judged(text, token, start)
+            found.append(_judged(text, token, start))
+    return filter(None, found)
 
 
-def _judged(text: str, token: str, start: int) -> Iterator[Thing]:
-    """Yield the thing that a token is, if it is one; a unit that follows a number belongs to it."""
+def _judged(text: str, token: str, start: int) -> Thing | None:
+    """Return the thing that a token is, if it is one; the unit behind a number belongs to it."""
     stripped = token.rstrip(_TRAILING)
     size = len(stripped)
     if size < 2 or size > TOKEN_MAX_CHARS:
         if size == 1 and stripped.isdigit():
             end = _number_end(text, start + 1, digits=1)
             if end > start + 1:
-                yield Thing("number", text[start:end], start, end)
-        return
+                return Thing("number", text[start:end], start, end)
+        return None
     if stripped.isalpha() and (stripped.islower() or stripped[1:].islower()):
-        return
-    found = _ANY.fullmatch(stripped)
-    sort = found.lastgroup.rstrip("0123456789") if found and found.lastgroup else ""
-    if not sort or (sort == "path" and _PATH_NOT.fullmatch(stripped)):
-        return
+        return None
+    sort = "number" if stripped.isdecimal() else _sort_of(stripped)
+    if not sort:
+        return None
     end = start + size
     if sort == "number":
         end = _number_end(text, end, digits=size if stripped.isdigit() else 0)
-    yield Thing(sort, text[start:end], start, end)
+    return Thing(sort, text[start:end], start, end)
+
+
+def _sort_of(token: str) -> str:
+    """Return the sort of a token, empty for none."""
+    found = _ANY.fullmatch(token)
+    sort = found.lastgroup.rstrip("0123456789") if found and found.lastgroup else ""
+    return "" if sort == "path" and _PATH_NOT.fullmatch(token) else sort
 
 
 def _number_end(text: str, end: int, *, digits: int) -> int:

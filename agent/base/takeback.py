@@ -3,7 +3,8 @@
 It must be about the same thing, and either say so in words of withdrawing, or be of the other
 polarity: what was forbidden is allowed, what was asked for is to be left out. Of two rules that
 contradict each other the later one holds, and so it does when only a value is another, or when
-one of them leaves room for a single name and they give it to two.
+one of them leaves room for a single name and they give it to two. Whether anything else that is
+about a rule takes it back is for the model to say.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ LIKENESS = 0.2
 one stem across languages must be a whole word of both."""
 LIKENESS_OF_RELEASE = 0.5
 LIKENESS_OF_RULES = 0.6
+LIKENESS_OF_DOUBT = 0.5
+SURELY_ABOUT = 0.8
+"""Whatever a sentence says that shares this part with a rule, it says of the rule."""
 REVISED = 2.0
 """More than any likeness: the same sentence with another limit."""
 _FIGURE = r"\d+(?:[.,:/-]\d+)*"
@@ -82,22 +86,47 @@ def takes_back(sentence: str, rule: str) -> float:
     """Return how surely a sentence takes an earlier rule back, 0 when it does not."""
     if is_revision(sentence, rule):
         return REVISED
-    words, ruled = content_words(sentence), content_words(rule)
-    named, about = stems(words), stems(ruled)
+    named, about = stems_of(sentence), stems_of(rule)
     shared, alike = len(named & about), likeness(named, about)
     if not shared:
         return 0.0
     if shared >= SHARED_STEMS and names_another(sentence, rule):
         return REVISED
     lowered, languages = sentence.lower(), languages_of(sentence)
-    if shared < SHARED_STEMS and languages != languages_of(rule) and not set(words) & set(ruled):
-        return 0.0
+    if shared < SHARED_STEMS and languages != languages_of(rule):
+        if not set(content_words(sentence)) & set(content_words(rule)):
+            return 0.0
     if is_withdrawal(lowered, languages):
         return alike if shared >= SHARED_STEMS or alike >= LIKENESS else 0.0
-    if is_negative(lowered, languages) == is_negative(rule.lower(), languages_of(rule)):
+    if _forbids(sentence) == _forbids(rule):
         return 0.0
     if is_release(lowered, languages) and (shared >= SHARED_STEMS or alike >= LIKENESS_OF_RELEASE):
         return alike
     contradicts = shared >= SHARED_STEMS and alike >= LIKENESS_OF_RULES
     contradicts = contradicts and not _statement(sentence).names_other(_statement(rule))
     return alike if contradicts and is_rule(lowered, languages, asks=False) else 0.0
+
+
+def may_take_back(sentence: str, rule: str) -> float:
+    """Return how much a sentence, no question, has to do with a rule that it may take back: they
+    share most words, or half of them and one forbids; 0 when it speaks of something else."""
+    named, about = stems_of(sentence), stems_of(rule)
+    if len(named & about) < SHARED_STEMS:
+        return 0.0
+    alike = likeness(named, about)
+    if alike >= SURELY_ABOUT or (
+        alike >= LIKENESS_OF_DOUBT and _forbids(sentence) != _forbids(rule)
+    ):
+        return alike
+    return 0.0
+
+
+@lru_cache(1024)
+def stems_of(text: str) -> frozenset[str]:
+    """Return what a text is about."""
+    return stems(content_words(text))
+
+
+@lru_cache(256)
+def _forbids(text: str) -> bool:
+    return is_negative(text.lower(), languages_of(text))

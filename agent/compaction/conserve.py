@@ -93,7 +93,7 @@ def conserve(
     material = dataclasses.replace(material, extracts=extracts)
     pinned = choose_pins(material.pins, budget.pin_tokens)[0]
     content = text_of(changes.new_row["content"]) if changes.new_row else ""
-    text = "\n".join([content, *(pin.text for pin in pinned)])
+    text = "\n".join([content, *(f"{pin.text}\n{pin.doubt}" for pin in pinned)])
     sight = _Sight(material, _kept_row_ids(inputs, changes), text)
     restored, sections = list[_Missing](), list[dict[str, Any]]()
     if changes.new_row is not None:

@@ -8,6 +8,7 @@ So a provider's prompt cache is broken by a pin only when a pin itself changes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from agent.base.errors import UsageError
@@ -16,13 +17,14 @@ from agent.base.tokens import estimate_text
 from agent.sessions.records import Pin
 
 HEADING = "Standing instructions of the user, verbatim; they hold until the user takes them back:"
+DOUBT = "; said later and perhaps taking it back"
 LINE_TOKENS = 8
 _SUMMARIES = frozenset({"summary", "mechanical"})
 
 
 def pin_tokens(pin: Pin) -> int:
     """Return what a pin takes of the pin budget."""
-    return estimate_text(pin.text) + LINE_TOKENS
+    return estimate_text(pin.text + _doubt(pin)) + LINE_TOKENS
 
 
 def refuse_over_budget(text: str, pins: Sequence[Pin], budget_tokens: int) -> None:
@@ -57,15 +59,20 @@ def choose_pins(pins: Sequence[Pin], budget_tokens: int) -> tuple[list[Pin], lis
 
 
 def unsaid_pins(view: Sequence[Message], pins: Sequence[Pin]) -> list[Pin]:
-    """Return the pins that no user message above the newest summary says."""
-    sources = {pin.source_seq for pin in pins} - {None}
-    said: dict[int, str] = {}
+    """Return the pins that no user message above the newest summary says, without the doubts that
+    one says; a doubt that none says brings its pin along."""
+    wanted = {pin.source_seq for pin in pins} | {pin.doubt_seq for pin in pins}
+    said: dict[int | None, str] = {None: ""}
     for row in reversed(view):
         if row.get("_kind") in _SUMMARIES:
             break
-        if row.get("_seq") in sources and is_user_text(row):
+        if row.get("_seq") in wanted and is_user_text(row):
             said[row["_seq"]] = text_of(row.get("content"))
-    return [pin for pin in pins if pin.text not in said.get(pin.source_seq or 0, "")]
+    shown = (
+        dataclasses.replace(pin, doubt_seq=None, doubt="") if pin.doubt_seq in said else pin
+        for pin in pins
+    )
+    return [pin for pin in shown if pin.doubt or pin.text not in said.get(pin.source_seq, "")]
 
 
 def carried_tokens(view: Sequence[Message], pins: Sequence[Pin]) -> int:
@@ -75,8 +82,14 @@ def carried_tokens(view: Sequence[Message], pins: Sequence[Pin]) -> int:
 
 def render_pins(pins: Sequence[Pin]) -> str:
     """Return the block that shows pins with their sources; empty for none."""
-    lines = [
-        f"- {pin.text} (by hand)" if pin.source_seq is None else f"- {pin.text} [{pin.source_seq}]"
-        for pin in pins
-    ]
-    return "\n".join([HEADING, *lines]) if lines else ""
+    return "\n".join([HEADING, *map(_line, pins)]) if pins else ""
+
+
+def _line(pin: Pin) -> str:
+    source = "(by hand)" if pin.source_seq is None else f"[{pin.source_seq}]"
+    return f"- {pin.text} {source}{_doubt(pin)}"
+
+
+def _doubt(pin: Pin) -> str:
+    """Return what stands behind a pin that later words of the user's may take back."""
+    return f"{DOUBT} [{pin.doubt_seq}]: {pin.doubt}" if pin.doubt else ""

@@ -6,6 +6,7 @@ processes may do the same batch: the first to write moves the mark, the other st
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,9 +49,12 @@ FROM places p CROSS JOIN extracts e ON e.row_id = p.row_id CROSS JOIN messages m
 WHERE p.conversation_id = ? AND p.hidden_by IS NULL{} ORDER BY p.seq DESC, e.start LIMIT ?"""
 
 
-INSTRUCTION, WITHDRAWAL, RELEASE = "instruction", "withdrawal", "release"
-"""Kinds of what a user lays down and takes back; a release is stored only where it took back."""
+INSTRUCTION, WITHDRAWAL, RELEASE, REMARK = "instruction", "withdrawal", "release", "remark"
 _RULING = frozenset({INSTRUCTION, WITHDRAWAL, RELEASE})
+"""Kinds of what a user lays down and takes back."""
+_SAID = _RULING | {REMARK, "decision"}
+_WEAK = frozenset({RELEASE, REMARK})
+"""Kinds of what is stored only where it takes a rule back, or may."""
 
 
 class _Row(NamedTuple):
@@ -86,18 +90,11 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
                 continue
             now = clock.now()
             for row, extracts in found:
-                taken_back = _rule(connection, row, extracts, now)
                 row_id = row.message["_row_id"]
                 values = [
-                    (
-                        row_id,
-                        e.span[0],
-                        WITHDRAWAL if e in taken_back else e.kind,
-                        e.subject,
-                        e.value,
-                    )
-                    for e in extracts
-                    if e.kind != RELEASE or e in taken_back
+                    (row_id, e.span[0], e.kind, e.subject, e.value)
+                    for e in (*extracts, *_rule(connection, row, extracts, now))
+                    if e.kind not in _WEAK
                 ]
                 connection.executemany(ADD, values)
             connection.execute(_SET_MARK, (batch.next_mark,))
@@ -107,27 +104,42 @@ def extract_pending(database: SqliteDatabase, clock: Clock) -> int:
 
 def _rule(
     connection: Connection, row: _Row, extracts: list[extract.Extract], now: float
+) -> Iterator[extract.Extract]:
+    """Set, retire and doubt pins by what a user's row says; yield what takes one back, or may."""
+    said = [each for each in extracts if each.kind in _SAID]
+    if not said or row.message["role"] != "user":
+        return
+    seq = row.message["_seq"]
+    where = (seq, row.message["_row_id"], row.family)
+    for (holder,) in connection.execute(_HOLDERS, where).fetchall():
+        yield from _judge(connection, (holder, seq), said, now)
+
+
+def _judge(
+    connection: Connection, where: tuple[int, int], said: list[extract.Extract], now: float
 ) -> list[extract.Extract]:
-    """Set and retire pins by what a user's row says; return what took one back.
+    """Set, retire and doubt pins of one conversation; return what takes one back, or may.
 
     A sentence that sounds like a withdrawal and takes nothing back may be a rule itself.
     """
-    ruling = [each for each in extracts if each.kind in _RULING]
-    if not ruling:
-        return []
-    seq = row.message["_seq"]
+    kinds, (holder, seq) = extract.ExtractKind, where
+    earlier = pins.before(connection, holder, seq)
     taken_back: list[extract.Extract] = []
-    where = (seq, row.message["_row_id"], row.family)
-    for (holder,) in connection.execute(_HOLDERS, where).fetchall():
-        for each in ruling:
-            retired = pins.withdraw(connection, holder, seq, each.value, now)
-            if retired and each.kind == RELEASE:
-                taken_back.append(each)
-            if each.kind == INSTRUCTION or (
-                each.kind == WITHDRAWAL and not retired and takeback.lays_down(each.value)
-            ):
-                pins.recognise(connection, holder, seq, each.value, now)
-    return taken_back
+    doubts: dict[str, extract.Extract] = {}
+    for each in said:
+        ruling = each.kind in _RULING
+        retired = pins.withdraw(connection, earlier, seq, each.value, now) if ruling else []
+        earlier = [pin for pin in earlier if pin not in retired]
+        if retired and each.kind == RELEASE:
+            taken_back.append(dataclasses.replace(each, kind=kinds.WITHDRAWAL))
+        if each.kind == INSTRUCTION or (
+            each.kind == WITHDRAWAL and not retired and takeback.lays_down(each.value)
+        ):
+            pins.recognise(connection, holder, seq, each.value, now)
+        elif doubted := pins.doubt(connection, earlier, seq, each.value):
+            doubt = dataclasses.replace(each, kind=kinds.DOUBT, subject=doubted.text)
+            doubts[doubted.text] = doubt
+    return [*taken_back, *doubts.values()]
 
 
 def _next_batch(connection: Connection, mark: int, newest: int) -> _Batch:

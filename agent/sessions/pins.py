@@ -1,7 +1,8 @@
 """Standing instructions: set by hand, or found in what a real user wrote.
 
 A pin is never deleted, it is retired: by hand, or by a later row of the user that takes it back.
-Both are undone by a rewind that hides the row, because a pin is read together with its rows.
+What may take it back, and does not surely, leaves it in force with those words beside it.
+All are undone by a rewind that hides the row, because a pin is read together with its rows.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ BY_HAND, BY_ROW = "user", "row"
 _HIDDEN = """EXISTS (SELECT 1 FROM places h WHERE h.conversation_id = n.conversation_id
     AND h.seq = {} AND h.made_by IS NULL AND h.hidden_by IS NOT NULL)"""
 _IN_FORCE = f"""
-SELECT n.id, n.text, n.source_seq, n.created_at FROM pins n
+SELECT n.id, n.text, n.source_seq, n.created_at, d.seq, coalesce(e.value, '') FROM pins n
+LEFT JOIN places d ON n.retired_at IS NULL AND d.conversation_id = n.conversation_id
+    AND d.seq = n.retired_seq AND d.made_by IS NULL AND d.hidden_by IS NULL
+LEFT JOIN extracts e ON e.row_id = d.row_id AND e.kind = 'doubt' AND e.subject = n.text
 WHERE n.conversation_id = ? AND NOT {_HIDDEN.format("n.source_seq")}
     AND (n.retired_at IS NULL OR {_HIDDEN.format("n.retired_seq")})
 ORDER BY coalesce(n.source_seq, 0), n.id"""
 _NEW_PIN = "INSERT INTO pins (conversation_id, text, source_seq, created_at) VALUES (?, ?, ?, ?)"
 _RETIRE = "UPDATE pins SET retired_at = ?, retired_by = ?, retired_seq = ? WHERE id = ?"
+_DOUBT = "UPDATE pins SET retired_seq = ? WHERE id = ?"
+"""Names the row that may take a pin back; one without `retired_at` is not retired."""
 
 
 def read_pins(connection: Connection, session_id: str) -> list[Pin]:
@@ -109,18 +115,31 @@ def recognise(
         _insert(connection, conversation_id, sentence, seq, now)
 
 
+def before(connection: Connection, conversation_id: int, seq: int) -> list[Pin]:
+    """Return the pins in force that rows before `seq` or hands set."""
+    pins = _in_force(connection, conversation_id)
+    return [pin for pin in pins if (pin.source_seq or 0) < seq]
+
+
 def withdraw(
-    connection: Connection, conversation_id: int, seq: int, sentence: str, now: float
-) -> int:
-    """Retire the pins that a sentence in row `seq` takes back, those it fits best; return how
-    many. One that names none does nothing."""
-    likely = [
-        (score, pin)
-        for pin in _in_force(connection, conversation_id)
-        if (pin.source_seq or 0) < seq and (score := takeback.takes_back(sentence, pin.text))
-    ]
+    connection: Connection, pins: Iterable[Pin], seq: int, sentence: str, now: float
+) -> list[Pin]:
+    """Retire and return the pins that a sentence in row `seq` takes back, those it fits best; one
+    that names none does nothing."""
+    likely = [(score, pin) for pin in pins if (score := takeback.takes_back(sentence, pin.text))]
     best = max((score for score, _pin in likely), default=0.0)
     retired = [pin for score, pin in likely if score == best]
     for pin in retired:
         connection.execute(_RETIRE, (now, BY_ROW, seq, pin.id))
-    return len(retired)
+    return retired
+
+
+def doubt(connection: Connection, pins: Iterable[Pin], seq: int, sentence: str) -> Pin | None:
+    """Note on the pin that a sentence in row `seq` is most about that it may take it back, and
+    return the pin; its words are read from the row's extracts."""
+    likely = [(takeback.may_take_back(sentence, pin.text), pin) for pin in _once(pins)]
+    score, pin = max(likely, key=lambda each: each[0], default=(0.0, None))
+    if pin is None or not score:
+        return None
+    connection.execute(_DOUBT, (seq, pin.id))
+    return pin

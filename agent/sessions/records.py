@@ -301,12 +301,18 @@ class StoredExtract(NamedTuple):
 
 @dataclass(frozen=True)
 class Pin:
-    """A standing instruction. `source_seq` is the row it was found in, None when set by hand."""
+    """A standing instruction. `source_seq` is the row it was found in, None when set by hand.
+
+    `doubt` is what the user said of it later, in row `doubt_seq`, which may take it back; empty for
+    nothing.
+    """
 
     id: int
     text: str
     source_seq: int | None
     created_at: float
+    doubt_seq: int | None = None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,15 @@ def pins_table(pins: Sequence[Pin], width: int) -> list[Line]:
     """Return pins with their numbers and where they come from."""
     if not pins:
         return [Line("no pins: /pin TEXT sets one, rules in your messages become one", "dim")]
-    rows = [(str(pin.id), source_of(pin), figures.one_line(pin.text)) for pin in pins]
+    rows = [(str(pin.id), source_of(pin), _told(pin)) for pin in pins]
     lines = figures.table(("pin", "source", "instruction"), rows, width, right=("pin",))
     return [Line(text) for text in lines]
+
+
+def _told(pin: Pin) -> str:
+    """Return a pin, after what the user said later that may take it back."""
+    doubt = f"(perhaps taken back by #{pin.doubt_seq}) " if pin.doubt else ""
+    return figures.one_line(f"{doubt}{pin.text}")
 
 
 def source_of(pin: Pin) -> str:

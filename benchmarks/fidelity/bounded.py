@@ -155,7 +155,7 @@ def notes_of(request: Sequence[Message], view: Sequence[Message], base_prompt: s
 
 def standing_of(agent: AIAgent) -> list[Standing]:
     """Return the pins in force of an agent."""
-    return [Standing(pin.text, pin.source_seq) for pin in agent.pins()]
+    return [Standing(pin.text, pin.source_seq, pin.doubt) for pin in agent.pins()]
 
 
 def open_folder() -> tempfile.TemporaryDirectory[str]:

@@ -35,10 +35,14 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Standing:
-    """A standing instruction that is in force; `source_seq` is None when a person set it."""
+    """A standing instruction that is in force; `source_seq` is None when a person set it.
+
+    `doubt` is what the user said of it later, which is shown beside it.
+    """
 
     text: str
     source_seq: int | None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,10 @@ def _overlap(pin: str, words: str) -> bool:
 
 
 def _rule_stands(planted: Planted, seen: Seen) -> bool:
-    """Return whether a withdrawn rule is a pin, or stands in the notes without its withdrawal."""
+    """Return whether a withdrawn rule is a pin without its withdrawal beside it, or stands in the
+    notes without it."""
     rule = planted.stale
-    pinned = any(_overlap(pin.text, text) for pin in seen.standing for text in rule)
+    certain = [pin for pin in seen.standing if not holds(planted, pin.doubt)]
+    pinned = any(_overlap(pin.text, text) for pin in certain for text in rule)
     shown = any(says(seen.notes, text) for text in rule)
     return pinned or (shown and not holds(planted, seen.notes))

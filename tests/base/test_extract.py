@@ -224,14 +224,14 @@ def test_questions_promises_and_decisions_are_told_apart() -> None:
 
     assert said("Which database do we use?", "user") == [ExtractKind.QUESTION]
     assert said("I'll write the rollback next.", "assistant") == [ExtractKind.PROMISE]
-    assert said("I'll bring cake.", "user") == []
+    assert said("I'll bring cake.", "user") == [ExtractKind.REMARK]
     assert said("We decided on naive dates because reports compare text.", "assistant") == [
         ExtractKind.DECISION
     ]
 
 
 def test_a_value_knows_its_subject() -> None:
-    [value] = list(extract("The test database listens on port 5432.", "user"))
+    _remark, value = extract("The test database listens on port 5432.", "user")
     assert value == Extract(ExtractKind.VALUE, "test database listens port", "5432", (34, 38))
 
 

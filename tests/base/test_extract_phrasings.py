@@ -151,6 +151,11 @@ def test_rules_that_may_both_hold_take_nothing_back(rule: str, later: str) -> No
     assert takes_back(later, rule) == 0.0
 
 
+def test_an_answer_that_refuses_a_proposal_is_no_rule() -> None:
+    assert ExtractKind.INSTRUCTION not in kinds("Das kommt nicht in Frage.")
+    assert ExtractKind.INSTRUCTION in kinds("Ein zweiter Cache kommt nicht in Frage.")
+
+
 def test_what_somebody_else_holds_is_no_rule_when_the_user_asks_about_it() -> None:
     told = "Bob says we must never use globals."
     assert ExtractKind.INSTRUCTION in kinds(told)

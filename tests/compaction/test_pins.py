@@ -49,6 +49,22 @@ def test_a_pin_whose_message_stands_above_the_summary_is_not_said_twice() -> Non
     assert unsaid_pins([row(3, "Never push to main.")], [OLD]) == []
 
 
+DOUBTED = Pin(4, "Leave the log alone.", 3, 0.0, 7, "Legal has seen the log.")
+
+
+def test_what_may_take_a_pin_back_is_shown_behind_it() -> None:
+    shown = "- Leave the log alone. [3]; said later and perhaps taking it back [7]: "
+    assert render_pins([DOUBTED]).splitlines()[1:] == [shown + DOUBTED.doubt]
+    assert pin_tokens(DOUBTED) > pin_tokens(Pin(4, DOUBTED.text, 3, 0.0))
+
+
+def test_a_doubt_is_shown_unless_its_message_stands_above_the_summary() -> None:
+    summary, rule, later = row(5, "notes", "summary"), row(3, DOUBTED.text), row(7, DOUBTED.doubt)
+    assert unsaid_pins([summary, rule, later], [DOUBTED]) == []
+    assert unsaid_pins([summary, rule], [DOUBTED]) == [DOUBTED]
+    assert unsaid_pins([summary, later], [DOUBTED]) == [Pin(4, DOUBTED.text, 3, 0.0)]
+
+
 def test_pins_are_shown_with_their_source() -> None:
     block = render_pins([BY_HAND, OLD])
     assert block.splitlines()[1:] == [

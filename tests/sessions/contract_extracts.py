@@ -14,6 +14,10 @@ def _texts(store: SessionStore) -> list[str]:
     return [pin.text for pin in store.pins(SESSION)]
 
 
+def _beside(store: SessionStore) -> list[tuple[str, int | None, str]]:
+    return [(pin.text, pin.doubt_seq, pin.doubt) for pin in store.pins(SESSION)]
+
+
 class ExtractsContract:
     def test_extracts_are_read_newest_row_first(self, store: SessionStore) -> None:
         begin(store, 0)
@@ -138,6 +142,61 @@ class ExtractsContract:
             store.append(SESSION, [user(text)])
         store.extract_pending()
         assert _texts(store) == ["Never rename public functions."]
+
+    def test_what_the_user_says_of_a_pin_stands_beside_it_until_it_is_hidden(
+        self, store: SessionStore
+    ) -> None:
+        begin(store, 0)
+        rule, later = "Don't touch the audit log.", "Legal is happy with the audit log."
+        store.append(SESSION, [user(rule), assistant("ok")])
+        store.append(SESSION, [user(f'He said: "{later}"'), assistant(later)])
+        store.append(SESSION, [user("The log is huge.\n\nIs the audit log huge?")])
+        store.append(SESSION, [user(f"Fine.\n\n{later} Go on."), assistant("ok")])
+        store.extract_pending()
+        assert _beside(store) == [(rule, 6, later)]
+        doubts = store.extracts(SESSION, kinds=("doubt", "remark"))
+        assert [(e.seq, e.subject, e.value) for e in doubts] == [(6, rule, later)]
+        store.rewind(SESSION, 6)
+        assert _beside(store) == [(rule, None, "")]
+        store.undo_pass(SESSION, store.passes(SESSION)[-1].id)
+        assert _beside(store) == [(rule, 6, later)]
+        store.rewind(SESSION, 6)
+        store.append(SESSION, [user("You may now touch the audit log.")])
+        store.extract_pending()
+        assert store.pins(SESSION) == []
+        store.rewind(SESSION, 8)
+        assert _beside(store) == [(rule, None, "")]
+
+    def test_of_what_the_user_says_of_a_pin_the_newest_stands_beside_it_and_no_other_rule(
+        self, store: SessionStore
+    ) -> None:
+        begin(store, 0)
+        rule, other = "Don't touch the audit log.", "Never rename the audit log."
+        said = ("Legal is happy with the audit log.", "The audit log is huge.", other)
+        for text in (rule, *said):
+            store.append(SESSION, [user(text)])
+        store.extract_pending()
+        assert _beside(store) == [(rule, 3, "The audit log is huge."), (other, None, "")]
+        store.append(SESSION, [user(rule)])
+        store.extract_pending()
+        assert _beside(store) == [(other, None, ""), (rule, None, "")]
+
+    def test_of_two_rules_that_a_withdrawal_fits_the_likelier_goes_and_the_other_is_doubted(
+        self, store: SessionStore
+    ) -> None:
+        begin(store, 0)
+        for text in (
+            "Never send the monthly report to the customers.",
+            "Never send the weekly report to the auditors.",
+            "Keep answers short.",
+            "You may now send the monthly report.",
+        ):
+            store.append(SESSION, [user(text)])
+        store.extract_pending()
+        later = "You may now send the monthly report."
+        assert [(pin.source_seq, pin.doubt) for pin in store.pins(SESSION)] == [(2, later), (3, "")]
+        found = store.extracts(SESSION, kinds=("doubt", "withdrawal"))
+        assert {e.kind: e.value for e in found} == {"doubt": later, "withdrawal": later}
 
     def test_pins_are_set_and_taken_off_by_hand(self, store: SessionStore) -> None:
         begin(store, 0)

@@ -181,6 +181,21 @@ class ForksContract:
         assert [pin.text for pin in store.pins(FORK)] == wanted
         assert [pin.text for pin in store.pins(SESSION)] == [wanted[0], later[0]]
 
+    @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after the fork"])
+    def test_a_fork_shows_beside_a_pin_what_was_said_of_it_up_to_its_row(
+        self, store: SessionStore, is_late: bool
+    ) -> None:
+        store.create_session(SESSION, "cli")
+        said = ("Don't touch the audit log.", "Legal is happy with it.", "The audit log is huge.")
+        store.append(SESSION, [{"role": "user", "content": text} for text in said])
+        if not is_late:
+            store.extract_pending()
+        store.fork_session(SESSION, FORK, up_to_seq=2)
+        store.fork_session(SESSION, "whole")
+        store.extract_pending()
+        beside = {name: store.pins(name)[0].doubt for name in (SESSION, FORK, "whole")}
+        assert beside == {SESSION: said[2], FORK: "", "whole": said[2]}
+
     def test_a_fork_of_a_fork_outlives_both(self, store: SessionStore) -> None:
         rows = begin(store, 2)
         store.fork_session(SESSION, FORK)

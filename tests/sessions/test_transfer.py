@@ -39,6 +39,20 @@ def test_a_conversation_reads_back_identical_in_another_store(
     assert list(other.check().problems) == []
 
 
+def test_what_was_said_of_a_pin_reads_back_beside_it(store: SessionDB, other: SessionDB) -> None:
+    begin(store, 0)
+    said = ("Don't touch the audit log.", "Legal is happy with the audit log.")
+    store.append(SESSION, [{"role": "user", "content": text} for text in said])
+    data = exported(store)
+    other.import_session(io.BytesIO(data))
+    [pin] = other.pins(SESSION)
+    assert (pin.text, pin.doubt_seq, pin.doubt) == (said[0], 2, said[1])
+    assert exported(store) == data
+    assert read_all(other, SESSION) == read_all(store, SESSION)
+    other.rewind(SESSION, 2)
+    assert [pin.doubt for pin in other.pins(SESSION)] == [""]
+
+
 def test_an_import_is_on_the_ledger_and_cannot_be_undone(
     store: SessionDB, other: SessionDB, clock: FakeClock
 ) -> None:
