@@ -177,8 +177,12 @@ class Terminal:
             if app.future is not None and not app.future.done():
                 app.exit(result=code)
 
+        def invalidate() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop may close as the worker asks
+                app.invalidate()
+
         self._leave = leave
-        self._invalidate = app.invalidate
+        self._invalidate = invalidate
         self.refresh_footer()
         try:
             return app.run(pre_run=lambda: self._scrollback.started(app))

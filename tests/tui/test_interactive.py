@@ -6,6 +6,7 @@ import re
 import threading
 
 import pytest
+from prompt_toolkit.application import Application
 
 from agent.base.errors import AuthError
 from agent.base.settings import Settings, ToolSettings
@@ -122,6 +123,25 @@ def test_an_interrupt_clears_what_is_typed_before_it_leaves(sit: Seat) -> None:
     desk.see("› whole", "ok", "tokens, 1 %")
     assert desk.users() == ["whole"]
     assert desk.leave("\x03") == 130
+
+
+def test_a_screen_that_closes_as_the_worker_draws_does_not_end_the_worker(
+    sit: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = Application.invalidate
+
+    def closed_for_the_worker(app: Application[int]) -> None:
+        if threading.current_thread().name == "hermes-turns":
+            raise RuntimeError("Event loop is closed")
+        draw(app)
+
+    monkeypatch.setattr(Application, "invalidate", closed_for_the_worker)
+    desk = sit(ScriptedProvider(["one", "two"]))
+    desk.send("first")
+    desk.see("one")
+    desk.send("second")
+    desk.see("two")
+    assert desk.leave() == 0
 
 
 def test_a_pasted_text_of_several_lines_is_one_message(sit: Seat) -> None:
