@@ -136,6 +136,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell for what it runs aside
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # so does nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for mark, (need, _is_found) in _NEEDS.items():
         config.addinivalue_line("markers", f"{mark}: needs {need}")
     config.addinivalue_line("markers", "fuller: does more in `make soak`, as properties do")
