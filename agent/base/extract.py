@@ -23,7 +23,7 @@ from agent.base.extract_cues import (
     is_withdrawal,
 )
 from agent.base.extract_speech import is_hearsay, own_words, sentences
-from agent.base.extract_things import Thing, shape_of, things_in
+from agent.base.extract_things import Thing, outline_of, things_in
 from agent.base.extract_words import content_words, languages_of, languages_within
 from agent.base.record import dataclass
 from agent.base.redact import redact
@@ -177,7 +177,7 @@ def _things(text: str, role: str) -> Iterator[Extract]:
 
 def _standing_out(things: list[Thing], most: int) -> list[Thing]:
     """Return those things whose shape fewest others have, of equals those at the ends."""
-    shapes = [shape_of(thing.text) for thing in things]
+    shapes = [outline_of(thing.text) for thing in things]
     common = Counter(shapes)
     ranked = sorted(
         range(len(things)), key=lambda at: (common[shapes[at]], min(at, len(things) - 1 - at))

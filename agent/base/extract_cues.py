@@ -19,19 +19,10 @@ LATIN = ("en", "de", "fr", "es")
 LANGUAGES = (*LATIN, "zh", "ja")
 _OF_USERS = ("withdrawal", "rule", "order", "veto", "release", "decision")
 _OF_OTHERS = ("decision", "promise")
-_LAID_DOWN = ("rule", "order")
 """Kinds looked for together, because a sentence is mostly asked for several of them."""
-KINDS = (
-    *_OF_USERS,
-    "promise",
-    "polite",
-    "change",
-    "negation",
-    "only",
-    "except",
-    "manner",
-    "besides",
-)
+_LAID_DOWN = ("rule", "order")
+_OF_ALL = ("promise", "polite", "change", "negation", "only", "except", "besides")
+KINDS = (*_OF_USERS, *_OF_ALL)
 _BIT = {
     (language, kind): 1 << place
     for place, (language, kind) in enumerate(itertools.product(LANGUAGES, KINDS))
@@ -120,6 +111,11 @@ def _has(kind: str, sentence: str, languages: Iterable[str], *, by_user: bool = 
     return bool(_found(sentence, tuple(languages), kinds) & _BITS[kind])
 
 
+def _without(kind: str, sentence: str, language: str) -> str:
+    """Return a sentence without what a language's patterns of a kind match."""
+    return one_of(tuple(_sections(language)[kind])).sub(" ", sentence)
+
+
 def has_cues(sentence: str, languages: tuple[str, ...], *, by_user: bool) -> bool:
     """Return whether a sentence that does not ask may be anything of what is told apart here."""
     return bool(_found(sentence, languages, _OF_USERS if by_user else _OF_OTHERS))
@@ -149,8 +145,7 @@ def _lays_down(sentence: str, languages: tuple[str, ...]) -> bool:
     found = _found(sentence, languages, _OF_USERS)
     for language in languages:
         if found & _BIT[language, "veto"]:
-            said = one_of(tuple(_sections(language)["veto"])).sub(" ", sentence)
-            one = _found(said, (language,), _LAID_DOWN)
+            one = _found(_without("veto", sentence, language), (language,), _LAID_DOWN)
         else:
             one = found
         if one & _BIT[language, "order"]:
@@ -176,15 +171,16 @@ def is_negative(sentence: str, languages: Iterable[str]) -> bool:
 
 
 def leaves_one(sentence: str, languages: Iterable[str]) -> bool:
-    """Return whether a sentence says that one thing alone is allowed, or in which one manner to
-    write, say or show something."""
-    return _has("only", sentence, languages) or _has("manner", sentence, languages)
+    """Return whether a sentence leaves something to what it names, written `@`, alone."""
+    return _has("only", sentence, languages)
 
 
 def is_ban(sentence: str, languages: Iterable[str]) -> bool:
-    """Return whether a sentence forbids, and names nothing that is left."""
-    left = _has("only", sentence, languages) or _has("except", sentence, languages)
-    return is_negative(sentence, languages) and not left
+    """Return whether a sentence forbids, whatever it leaves to `@`, and excepts nothing."""
+    rest = sentence
+    for language in languages:
+        rest = _without("only", rest, language)
+    return is_negative(rest, languages) and not _has("except", sentence, languages)
 
 
 def is_addition(sentence: str, languages: Iterable[str]) -> bool:

@@ -138,7 +138,7 @@ def things_in(text: str) -> list[Thing]:
     return kept
 
 
-def shape_of(value: str) -> str:
+def outline_of(value: str) -> str:
     """Return what values of one kind share: the marks in them and what stands between these, words,
     figures, or a mixture of some length; of a path where it begins and how it ends."""
     folders, slash, name = value.rpartition("/")

@@ -70,8 +70,6 @@ class Statement:
     words: tuple[str, ...]
     names: frozenset[str]
     figures: frozenset[str]
-    named_once: bool
-    """Whether its names and figures stand together, at one place."""
 
     @classmethod
     def of(cls, text: str) -> Statement:
@@ -89,7 +87,7 @@ class Statement:
         figures = frozenset(each for each in exact if not _DIGITS.isdisjoint(each))
         names = names_in(rest) | (exact - figures)
         words = tuple(stem(word) for word in content_words(rest) if word not in names)
-        return cls(heading, words, names, figures, _places(text, names | figures) == 1)
+        return cls(heading, words, names, figures)
 
     def is_revised_by(self, later: Statement) -> bool:
         """Return whether a later statement is of the same, and names another; two with
@@ -115,10 +113,12 @@ def _shape(figure: str) -> str:
     return _DIGIT.sub("9", figure)
 
 
-def _places(text: str, named: frozenset[str]) -> int:
-    """Return at how many places a text names something; names side by side are at one."""
-    name = f"(?<![a-z0-9_])(?:{'|'.join(map(re.escape, sorted(named)))})(?![a-z0-9_])"
-    return len(re.findall(rf"{name}(?:\W+{name})*", text.lower())) if named else 0
+def with_gaps(text: str, statement: Statement) -> str:
+    """Return a statement's text in lower case with `@` for what it names; names side by side are
+    one gap."""
+    named = "|".join(map(re.escape, sorted(statement.names | statement.figures)))
+    name = f"(?<![a-z0-9_])(?:{named})(?![a-z0-9_])"
+    return re.sub(rf"{name}(?:\W+{name})*", "@", text.lower()) if named else text.lower()
 
 
 def is_restated(old: Sequence[str], new: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from agent.base.extract_cues import (
     leaves_one,
 )
 from agent.base.extract_words import content_words, languages_of, likeness, stems
-from agent.base.restate import Statement
+from agent.base.restate import Statement, with_gaps
 
 SHARED_STEMS = 2
 LIKENESS = 0.2
@@ -73,11 +73,12 @@ def names_another(sentence: str, rule: str) -> bool:
     new, old = _statement(sentence), _statement(rule)
     if new.heading != old.heading or set(new.words) != set(old.words):
         return False
-    if len(set(new.words)) < SHARED_STEMS or not (new.named_once and old.named_once):
-        return False
     if not new.names.isdisjoint(old.names) or not new.figures.isdisjoint(old.figures):
         return False
-    said = [(each.lower(), languages_of(each)) for each in (sentence, rule)]
+    later, earlier = with_gaps(sentence, new), with_gaps(rule, old)
+    if len(set(new.words)) < SHARED_STEMS or not later.count("@") == earlier.count("@") == 1:
+        return False
+    said = [(later, languages_of(sentence)), (earlier, languages_of(rule))]
     one = any(leaves_one(*each) for each in said)
     return one and not is_addition(*said[0]) and not any(is_ban(*each) for each in said)
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from itertools import chain, zip_longest
 
-from agent.base.extract_things import shape_of
+from agent.base.extract_things import outline_of
 from agent.sessions.places import conversation_of
 from agent.sessions.sqlite import Connection
 
@@ -40,7 +40,7 @@ def unseen(connection: Connection, session_id: str, limit: int) -> list[tuple[in
     scope = conversation_of(connection, session_id)
     said = connection.execute(_SAID, (scope, limit)).fetchall()
     things = [
-        (seq, thing, shape_of(thing))
+        (seq, thing, outline_of(thing))
         for seq, value in connection.execute(_PRINTED, (scope,))
         for thing in value.split()
         if _TELLING.search(thing)

@@ -19,9 +19,9 @@ def test_session_ids_sort_by_their_time() -> None:
 
 
 def test_a_session_id_is_of_now_unless_told_otherwise() -> None:
-    before = time.strftime("%Y%m%d_%H%M%S")
-    made = new_session_id()[:15]
-    assert before <= made <= time.strftime("%Y%m%d_%H%M%S")
+    # strftime alone asks a coarser clock, which may be a second behind
+    before, made = time.time(), new_session_id()
+    assert new_session_id(before)[:15] <= made[:15] <= new_session_id(time.time())[:15]
 
 
 def test_ids_made_at_once_differ() -> None:
